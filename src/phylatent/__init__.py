@@ -1,0 +1,27 @@
+"""PhyLatent: train JEPA world models whose latent space can be planned in, and measure whether it can."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from phylatent.composition import compose
+    from phylatent.models.world_model import WorldModel
+    from phylatent.training.graph import build
+
+_WHERE = {
+    "compose": "phylatent.composition",
+    "build": "phylatent.training.graph",
+    "WorldModel": "phylatent.models.world_model",
+}
+__all__ = ["WorldModel", "build", "compose"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `phylatent --version` does not wait for torch."""
+    if name in _WHERE:
+        return getattr(importlib.import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'phylatent' has no attribute {name!r}")

@@ -1,0 +1,185 @@
+"""A run's configuration: defaults ← task ← preset ← the task's say in that preset ← variant ← command line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, field, fields, is_dataclass, make_dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from phylatent.errors import UserError
+from phylatent.objectives import TERMS
+from phylatent.records import atomic
+from phylatent.schema import Config, Settings
+from phylatent.tasks import all_tasks, get_task, unknown
+
+ALIASES = {"svip": "svic", "casp": "casc"}
+"""Names from a later version of the paper."""
+
+
+def available(kind: str) -> list[str]:
+    """The names of the shipped `presets` or `variants`."""
+    folder = resources.files("phylatent") / kind
+    return sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
+
+
+def compose(
+    task: str = "tworooms", preset: str = "laptop", variant: str = "phylatent", overrides: Sequence[str] = ()
+) -> Config:
+    """The resolved, validated configuration; `overrides` are `key=value` strings as on the command line."""
+    spec = get_task(task)
+    layers: list[Mapping[str, Any]] = [
+        {"task": task, "preset": preset, "variant": variant},
+        {"collect": {"steps": spec.episode_steps}, **spec.objectives},
+        _shipped("preset", preset),
+        spec.presets.get(preset, {}),
+        _shipped("variant", variant),
+    ]
+    return _resolve(layers, overrides)
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """A saved configuration, complete in itself: what tasks and presets say today does not matter to it."""
+    if not path.is_file():
+        raise UserError(f"there is no configuration file {path}")
+    try:
+        saved = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(saved, dict) or not {"task", "preset", "variant"} <= saved.keys():
+        raise UserError(f"{path} is not a saved phylatent configuration: task, preset or variant is missing")
+    return _resolve([saved], overrides)
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Nested plain values, the objectives at the top level under their names, as on the command line."""
+    plain = asdict(config)
+    plain["terms"] = list(config.terms)
+    plain.update(plain.pop("objectives"))
+    return plain
+
+
+def save_config(config: Config, path: Path) -> None:
+    with atomic(path) as temporary:
+        temporary.write_text(yaml.safe_dump(to_dict(config), sort_keys=False))
+
+
+def _shipped(kind: str, name: str) -> dict[str, Any]:
+    names = available(f"{kind}s")
+    if name not in names:
+        raise UserError(unknown(kind, name, names))
+    return yaml.safe_load((resources.files("phylatent") / f"{kind}s" / f"{name}.yaml").read_text())
+
+
+@cache
+def _schema() -> type:
+    """`Settings` plus a section for every objective there is: what OmegaConf checks keys and types against."""
+    sections = [(name, term.Settings, field(default_factory=term.Settings)) for name, term in TERMS.items()]
+    return make_dataclass("Schema", sections, bases=(Settings,), frozen=True)
+
+
+def known_keys() -> list[str]:
+    keys = []
+    for entry in fields(_schema()):
+        default = entry.default_factory() if callable(entry.default_factory) else None
+        keys += [f"{entry.name}.{inner.name}" for inner in fields(default)] if is_dataclass(default) else [entry.name]
+    return keys
+
+
+def _resolve(layers: Iterable[Mapping[str, Any]], overrides: Sequence[str]) -> Config:
+    chosen = _parse(overrides)
+    # The schema is read-only because its dataclasses are frozen; merging needs a writable copy of it.
+    merged = OmegaConf.structured(_schema())
+    OmegaConf.set_readonly(merged, False)
+    for layer in [*layers, chosen]:
+        for key in _flat(layer):
+            _check_known(key)
+        try:
+            merged = OmegaConf.merge(merged, layer)
+        except OmegaConfBaseException as error:
+            key = str(getattr(error, "full_key", "") or "")
+            raise UserError(f"wrong value for {key}: {str(error).splitlines()[0]}") from error
+    return _typed(merged, chosen)
+
+
+def _typed(merged: Any, chosen: Mapping[str, Any]) -> Config:
+    assert isinstance(merged, DictConfig)
+    if merged.task not in all_tasks():
+        raise UserError(unknown("task", merged.task, list(all_tasks())))
+    resolved: Any = OmegaConf.to_object(merged)
+    terms = [ALIASES.get(term, term) for term in resolved.terms]
+    for term in terms:
+        if term not in TERMS:
+            raise UserError(unknown("objective", term, list(TERMS)))
+    for name in chosen:
+        if name in TERMS and name not in terms:
+            raise UserError(
+                f"variant {resolved.variant!r} does not use {name!r} (it uses {', '.join(terms)}), so its settings would do "
+                f"nothing; choose another variant, or add it: terms=[{','.join([*terms, name])}]"
+            )
+    weights = {name: getattr(resolved, name).weight for name in terms}
+    for name, weight in weights.items():
+        if weight < 0:
+            raise UserError(f"{name}.weight is {weight}; it must not be negative")
+    active = tuple(name for name in TERMS if weights.get(name, 0) > 0)
+    if not active:
+        raise UserError("no objective is left: every weight is 0")
+    if resolved.devices < 1:
+        raise UserError(f"devices is {resolved.devices}; it must be at least 1")
+    settings = {entry.name: getattr(resolved, entry.name) for entry in fields(Settings)}
+    return Config(**{**settings, "terms": active}, objectives={name: getattr(resolved, name) for name in active})
+
+
+def _parse(overrides: Sequence[str]) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise UserError(f"{override!r} is not of the form key=value")
+        head, *rest = key.split(".")
+        head = ALIASES.get(head, head)
+        _check_known(".".join([head, *rest]))
+        try:
+            value = yaml.safe_load(text) if text else None
+        except yaml.YAMLError as error:
+            raise UserError(f"{override!r}: the value cannot be read") from error
+        value = _number(value)
+        if rest:
+            chosen.setdefault(head, {})[rest[0]] = value
+        else:
+            chosen[head] = value
+    return chosen
+
+
+def _number(value: Any) -> Any:
+    """YAML 1.1 takes 5e-4 for a string."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _flat(layer: Mapping[str, Any]) -> Iterable[str]:
+    for key, value in layer.items():
+        yield from (f"{key}.{inner}" for inner in value) if isinstance(value, Mapping) else [str(key)]
+
+
+def _check_known(key: str) -> None:
+    known = known_keys()
+    if key in known:
+        return
+    ends = {name.rpartition(".")[2]: name for name in known}
+    near = difflib.get_close_matches(key, known, n=1) or [
+        ends[end] for end in difflib.get_close_matches(key.rpartition(".")[2], ends, n=1)
+    ]
+    hint = f"did you mean {near[0]!r}?" if near else f"keys are: {', '.join(known)}"
+    raise UserError(f"unknown key {key!r}; {hint}")

@@ -1,0 +1,1 @@
+"""Episodes on disk: collected, read, looked into, and cut into the clips that training sees."""

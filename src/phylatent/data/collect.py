@@ -1,0 +1,155 @@
+"""`collect`: episodes of a task's behaviour policy, in a file that is whole or does not exist.
+
+Finished shards wait in `<file>.parts/` until all are there. Whatever stops a collection, the same call goes on with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from phylatent.data.shards import Plan, merge_shards, shard_path
+from phylatent.data.workers import Job, run_here, run_in_processes
+from phylatent.errors import Interrupted, PhylatentError, UserError
+from phylatent.records import is_disk_full, write_json
+from phylatent.schema import CollectConfig, TaskSpec
+
+log = logging.getLogger(__name__)
+Progress = Callable[[int, int], None]
+"""(episodes done, episodes in all)"""
+
+
+def collect(
+    task: TaskSpec, settings: CollectConfig, *, seed: int, path: Path, progress: Progress | None = None
+) -> Path:
+    """Collect into `path` and return it; at once if it already holds exactly this collection."""
+    path = Path(path)
+    plan = make_plan(task, settings, seed)
+    parts = path.with_name(path.name + ".parts")
+    if is_collected(path, plan) and not parts.exists():
+        log.info("%s is already collected", path)
+        return path
+    with _locked(parts, path):
+        if not is_collected(path, plan):
+            _check_parts(parts, path, plan)
+            _collect_shards(Job(task, plan, parts), path, settings.workers, progress)
+            if not is_collected(path, plan):
+                merge_shards(plan, parts, path)
+        shutil.rmtree(parts)
+    return path
+
+
+def make_plan(task: TaskSpec, settings: CollectConfig, seed: int) -> Plan:
+    if task.behaviour is None:
+        raise UserError(f"task {task.name!r} is declared without a behaviour policy so far, so it cannot be collected")
+    if seed < 0:
+        raise UserError(f"seed is {seed}; it must be 0 or above")
+    return Plan(
+        task=task.name,
+        env_id=task.env_id,
+        env_kwargs=dict(task.env_kwargs),
+        seed=seed,
+        episodes=settings.episodes,
+        steps=settings.steps,
+        frame_size=settings.frame_size,
+        frame_stride=settings.frame_stride,
+        shard_episodes=settings.shard_episodes,
+    )
+
+
+def is_collected(path: Path, plan: Plan) -> bool:
+    """Whether `path` holds this very collection. Anything else under that name is the user's: it is never overwritten."""
+    if not path.exists():
+        return False
+    advice = "nothing was overwritten: choose another file, or move this one away"
+    try:
+        with h5py.File(path, "r", locking="best-effort") as file:
+            found = json.loads(file.attrs["plan"])
+    except (OSError, KeyError, ValueError) as error:
+        raise UserError(f"{path} exists and was not written by this version of `phylatent collect`; {advice}") from error
+    changes = _differences(found, plan.content())
+    if changes:
+        raise UserError(f"{path} exists and holds another collection ({changes}); {advice}")
+    return True
+
+
+def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    wanted = json.loads(json.dumps(wanted))
+    names = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
+    return ", ".join(f"{name} is {found.get(name)} there and {wanted.get(name)} here" for name in names)
+
+
+@contextlib.contextmanager
+def _locked(parts: Path, path: Path) -> Iterator[None]:
+    """One collector per file: the lock goes away with its process, however that ends."""
+    try:
+        parts.mkdir(parents=True, exist_ok=True)
+        handle = (parts / "lock").open("w")
+    except OSError as error:
+        if is_disk_full(error):
+            raise PhylatentError(f"no space left on the disk for {parts}; free some space and run again") from error
+        raise UserError(f"cannot write to {parts}: {error.strerror}; choose another place for the data") from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"another process is collecting {path} right now; wait for it, or choose another file"
+            ) from error
+        yield
+
+
+def _check_parts(parts: Path, path: Path, plan: Plan) -> None:
+    """Go on only with what was begun, and without what a killed process left half-written."""
+    record = parts / "plan.json"
+    if record.exists():
+        changes = _differences(json.loads(record.read_text()), asdict(plan))
+        if changes:
+            raise UserError(
+                f"{parts} holds an unfinished collection of another kind ({changes}); "
+                f"run the command it was begun with to finish it, or delete that directory to begin anew"
+            )
+    else:
+        write_json(record, asdict(plan))
+    _remove_partials(parts, path)
+
+
+def _remove_partials(parts: Path, path: Path) -> None:
+    for stale in (*parts.glob(".*.partial"), *path.parent.glob(f".{path.name}.*.partial")):
+        stale.unlink(missing_ok=True)
+
+
+def _collect_shards(job: Job, path: Path, workers: int, progress: Progress | None) -> None:
+    missing = [shard for shard in range(job.plan.shards) if not shard_path(job.parts, shard).exists()]
+    done = job.plan.episodes - sum(len(job.plan.members(shard)) for shard in missing)
+
+    def on_episode(count: int = 1) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(done, job.plan.episodes)
+
+    on_episode(0)
+    workers = min(workers, len(missing))
+    try:
+        if workers == 1:
+            run_here(job, missing, on_episode)
+        elif workers > 1:
+            run_in_processes(job, missing, workers, on_episode)
+    except KeyboardInterrupt:
+        kept = sum(len(job.plan.members(i)) for i in range(job.plan.shards) if shard_path(job.parts, i).exists())
+        raise Interrupted(
+            f"collecting {path} was interrupted; {kept} of {job.plan.episodes} episodes are kept in {job.parts}: "
+            f"run the same command to go on"
+        ) from None
+    finally:
+        _remove_partials(job.parts, path)

@@ -1,0 +1,96 @@
+"""One HDF5 file in the published LeWM layout: a dataset per column, rows of all episodes one after another."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import h5py
+import hdf5plugin  # noqa: F401  registers Blosc, which published frames are compressed with
+import numpy as np
+
+from phylatent.errors import UserError
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+class HDF5Store:
+    """Raw columns of a file. HDF5 handles survive neither fork nor pickling, so every process opens its own, when needed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: h5py.File | None = None
+        self._pid = 0
+        self._cache_bytes = 2**20
+        with _open(path) as file:
+            datasets = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
+            self.columns: dict[str, tuple[tuple[int, ...], np.dtype]] = {
+                name: (item.shape, item.dtype) for name, item in datasets.items()
+            }
+            self.attributes: dict[str, Any] = dict(file.attrs)
+            chunks = datasets["pixels"].chunks if "pixels" in datasets else None
+        if chunks is not None:
+            # A chunk that does not fit the cache is decompressed again for every frame in it.
+            self._cache_bytes = max(self._cache_bytes, 4 * int(np.prod(chunks)) * self.columns["pixels"][1].itemsize)
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Rows [start, stop) of a column; all of it by default."""
+        try:
+            return np.asarray(self._handle()[name][start:stop])
+        except OSError as error:
+            raise self._damaged(name, start, error) from error
+
+    def frames(self, rows: np.ndarray) -> np.ndarray:
+        """uint8 [N, H, W, 3] of the given rows, in their order, which may repeat."""
+        pixels = self._handle()["pixels"]
+        frames = np.empty((rows.size, *pixels.shape[1:]), dtype=np.uint8)
+        # One pass in the file's own order: neighbours share chunks, and h5py reads single rows far faster than lists of them.
+        for position in np.argsort(rows, kind="stable"):
+            try:
+                frames[position] = pixels[int(rows[position])]
+            except OSError as error:
+                raise self._damaged("pixels", int(rows[position]), error) from error
+        return frames
+
+    def _handle(self) -> h5py.File:
+        if self._file is None or self._pid != os.getpid():
+            self._file = _open(self.path, rdcc_nbytes=self._cache_bytes)
+            self._pid = os.getpid()
+        return self._file
+
+    def _damaged(self, column: str, row: int, error: OSError) -> UserError:
+        return UserError(
+            f"column {column!r} of {self.path} cannot be read at row {row}: the file is damaged; "
+            f"collect or download it again ({_first_line(error)})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_file": None}
+
+
+def _open(path: Path, **settings: Any) -> h5py.File:
+    if not h5py.is_hdf5(path):
+        with path.open("rb") as handle:
+            start = handle.read(len(ZSTD_MAGIC))
+        if start == ZSTD_MAGIC:
+            raise UserError(f"{path} is a zstd archive; unpack it first: `unzstd {path}`")
+        found = "empty" if not start else "not an HDF5 file, or one without its beginning"
+        raise UserError(f"{path} is {found}; data= expects an HDF5 file as `phylatent collect` writes it")
+    try:
+        # Many cluster file systems do not lock; reading does not depend on it.
+        return h5py.File(path, "r", locking="best-effort", **settings)
+    except OSError as error:
+        if "truncated" in str(error):
+            raise UserError(
+                f"{path} is cut short: it is smaller than its own header says; collect or download it again "
+                f"({_first_line(error)})"
+            ) from error
+        raise UserError(
+            f"{path} cannot be opened: it is damaged, or was not closed by the program that wrote it; "
+            f"collect or download it again ({_first_line(error)})"
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,148 @@
+"""`open_episodes`: a data file, checked once and then read as episodes, whatever format it has."""
+
+# R rows of the file, E episodes, A action dimensions, s frame stride, d_s physical dimensions, H height, W width
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from phylatent.data import checks
+from phylatent.data.hdf5 import HDF5Store
+from phylatent.errors import UserError
+from phylatent.schema import Row, TaskSpec
+
+SUFFIXES = (".h5", ".hdf5")
+
+
+class Store(Protocol):
+    """A file format: what a reader must offer. It must pickle, and open its own handles in a forked process."""
+
+    path: Path
+    columns: dict[str, tuple[tuple[int, ...], np.dtype]]
+    attributes: dict[str, Any]
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray: ...
+
+    def frames(self, rows: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """Checked episodes: small columns in memory, frames read when asked for."""
+
+    store: Store
+    lengths: np.ndarray
+    """int64 [E]: rows of each episode."""
+    offsets: np.ndarray
+    """int64 [E]: first row of each episode."""
+    frame_stride: int
+    """Raw steps from one row to the next."""
+    task_name: str | None
+    """As the file says; published files do not."""
+    frame_shape: tuple[int, int, int]
+    actions: np.ndarray
+    """float32 [R, s·A]: taken at the row; 0 in an episode's last row, which has none."""
+    targets: np.ndarray
+    """float32 [R, d_s]: the task's physical target; may hold NaN."""
+    row_columns: tuple[str, ...]
+    """Those of the task's columns that the file has."""
+
+    @property
+    def path(self) -> Path:
+        return self.store.path
+
+    @property
+    def last_rows(self) -> np.ndarray:
+        return self.offsets + self.lengths - 1
+
+    def frames(self, rows: np.ndarray) -> np.ndarray:
+        """uint8 [*rows.shape, H, W, 3]."""
+        rows = np.asarray(rows, dtype=np.int64)
+        assert rows.size == 0 or (rows.min() >= 0 and rows.max() < len(self.actions)), "row outside the file"
+        return self.store.frames(rows.ravel()).reshape(*rows.shape, *self.frame_shape)
+
+    def column(self, name: str) -> np.ndarray:
+        if name not in self.store.columns:
+            raise UserError(f"{self.path} has no column {name!r}; it has: {', '.join(sorted(self.store.columns))}")
+        return self.store.read(name)
+
+    def row(self, index: int) -> Row:
+        """What the task needs to restore the state of a row."""
+        assert 0 <= index < len(self.actions), "row outside the file"
+        return {name: self.store.read(name, index, index + 1)[0] for name in self.row_columns}
+
+    def fingerprint(self) -> str:
+        """Tells data files apart without reading their frames."""
+        digest = hashlib.sha256(repr((self.frame_stride, self.frame_shape)).encode())
+        for values in (self.lengths, self.offsets, self.actions, self.targets):
+            digest.update(np.ascontiguousarray(values).data)
+        return digest.hexdigest()
+
+
+def open_episodes(path: str | Path, task: TaskSpec) -> Episodes:
+    store: Store = HDF5Store(locate(Path(path), task))
+    task_name = store.attributes.get("task")
+    checks.check_task(store.path, task_name, task)
+    checks.check_columns(store, task)
+    frame_stride = int(store.attributes.get("frame_stride", 1))
+    checks.check_dimensions(store, task, frame_stride)
+    checks.check_pixels(store)
+    lengths = store.read("ep_len").astype(np.int64)
+    offsets = store.read("ep_offset").astype(np.int64)
+    frames_shape = store.columns["pixels"][0]
+    checks.check_episode_table(store.path, lengths, offsets, rows=frames_shape[0])
+    actions = store.read("action").astype(np.float32)
+    checks.check_actions(store.path, actions, lengths, offsets)
+    actions[offsets + lengths - 1] = 0.0
+    return Episodes(
+        store=store,
+        lengths=lengths,
+        offsets=offsets,
+        frame_stride=frame_stride,
+        task_name=task_name,
+        frame_shape=(frames_shape[1], frames_shape[2], frames_shape[3]),
+        actions=actions,
+        targets=read_targets(store, task),
+        row_columns=tuple(name for name in task.columns if name in store.columns),
+    )
+
+
+def read_targets(store: Store, task: TaskSpec) -> np.ndarray:
+    """S of tab:physical_targets, float32 [R, d_s]."""
+    parts = [store.read(name) for name in task.target.columns]
+    targets = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1).astype(np.float32)
+    for dimension, period in task.target.modulo.items():
+        targets[:, dimension] = np.mod(targets[:, dimension], period)
+    return targets
+
+
+def locate(path: Path, task: TaskSpec) -> Path:
+    """The data file that `data=` means: itself, or the only one in a directory."""
+    if path.is_file():
+        return path
+    again = f"`phylatent collect task={task.name}` makes one"
+    if not path.is_dir():
+        _check_not_in_progress(path.with_name(path.name + ".parts"), path)
+        raise UserError(f"there is no data file {path}; check data=, or collect first: {again}")
+    files = sorted(file for suffix in SUFFIXES for file in path.glob(f"*{suffix}"))
+    if not files:
+        for parts in sorted(path.glob("*.parts")):
+            _check_not_in_progress(parts, parts.with_suffix(""))
+        raise UserError(f"directory {path} holds no {' or '.join(SUFFIXES)} file; check data=, or collect first: {again}")
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise UserError(f"directory {path} holds {len(files)} data files ({names}); name one of them in data=")
+    return files[0]
+
+
+def _check_not_in_progress(parts: Path, path: Path) -> None:
+    if parts.is_dir():
+        raise UserError(
+            f"{path} is not complete: it is still being collected, or its collection was interrupted; "
+            f"run the same collect command again to go on ({parts} holds what is done)"
+        )

@@ -1,0 +1,140 @@
+"""From the simulator to HDF5: one episode, a shard of whole episodes, and all shards as one file."""
+
+# R rows, A action dimensions, s frame stride, H height, W width
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import hdf5plugin
+import numpy as np
+
+from phylatent.records import atomic, provenance
+from phylatent.schema import Row, TaskSpec
+from phylatent.simulator import Simulator
+
+# Measured on TwoRooms frames: 0.75 KB a frame where lz4 takes 1.2, at 0.07 ms to write and 0.01 ms to read one.
+COMPRESSION = {"cname": "zstd", "clevel": 3, "shuffle": hdf5plugin.Blosc.NOSHUFFLE}
+# Chunk indices of HDF5 1.10: they find one frame among millions directly. Every h5py in use reads them.
+LIBVER = "v110"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a collection will hold. Episodes are functions of the plan and their index, whoever collects them."""
+
+    task: str
+    env_id: str
+    env_kwargs: dict[str, Any]
+    seed: int
+    episodes: int
+    steps: int
+    frame_size: int
+    frame_stride: int
+    shard_episodes: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of one episode: a state before each stored block of actions, and the last."""
+        return self.steps // self.frame_stride + 1
+
+    @property
+    def shards(self) -> int:
+        return -(-self.episodes // self.shard_episodes)
+
+    def members(self, shard: int) -> range:
+        return range(shard * self.shard_episodes, min((shard + 1) * self.shard_episodes, self.episodes))
+
+    def content(self) -> dict[str, Any]:
+        """The part that decides what the rows hold."""
+        return {name: value for name, value in asdict(self).items() if name != "shard_episodes"}
+
+
+def record_episode(simulator: Simulator, task: TaskSpec, plan: Plan, episode: int) -> Row:
+    """Columns of one episode, [R, …]: row t holds frame and state at t, and the actions taken from there to the next row."""
+    assert task.behaviour is not None
+    start, policy = np.random.SeedSequence([plan.seed, episode]).spawn(2)
+    simulator.reset(int(start.generate_state(1)[0]))
+    act = task.behaviour(simulator, np.random.default_rng(policy))
+    frames, states, actions = [], [], []
+    for step in range(plan.steps):
+        # The policy may choose a new goal as it acts: the row holds the goal that the action went for.
+        action = np.asarray(act(), dtype=np.float32)
+        if step % plan.frame_stride == 0:
+            frames.append(simulator.frame())
+            states.append(simulator.columns())
+        actions.append(action)
+        simulator.step(action)
+    frames.append(simulator.frame())
+    states.append(simulator.columns())
+    blocks = np.stack(actions).reshape(plan.rows - 1, -1)
+    return {
+        "pixels": np.stack(frames),
+        "action": np.concatenate([blocks, np.full_like(blocks[:1], np.nan)]),
+        **{name: np.stack([state[name] for state in states]) for name in task.columns},
+        "ep_idx": np.full(plan.rows, episode, dtype=np.int32),
+        "step_idx": np.arange(plan.rows, dtype=np.int32) * plan.frame_stride,
+    }
+
+
+def shard_path(parts: Path, shard: int) -> Path:
+    return parts / f"shard-{shard:05d}.h5"
+
+
+def write_shard(
+    simulator: Simulator, task: TaskSpec, plan: Plan, parts: Path, shard: int, on_episode: Callable[[], None]
+) -> None:
+    members = plan.members(shard)
+    with atomic(shard_path(parts, shard)) as temporary, h5py.File(temporary, "w", libver=LIBVER) as file:
+        for position, episode in enumerate(members):
+            columns = record_episode(simulator, task, plan, episode)
+            for name, values in columns.items():
+                if position == 0:
+                    _create(file, name, (plan.rows * len(members), *values.shape[1:]), values.dtype)
+                file[name][position * plan.rows : (position + 1) * plan.rows] = values
+            on_episode()
+
+
+def merge_shards(plan: Plan, parts: Path, path: Path) -> None:
+    """All shards as one file, which has its name only once it is whole. Memory: one shard's small columns."""
+    with atomic(path) as temporary, h5py.File(temporary, "w", libver=LIBVER) as file:
+        start = 0
+        for shard in range(plan.shards):
+            with h5py.File(shard_path(parts, shard), "r") as source:
+                for name, column in source.items():
+                    if shard == 0:
+                        _create(file, name, (plan.rows * plan.episodes, *column.shape[1:]), column.dtype)
+                    if name == "pixels":
+                        _copy_chunks(column, file[name], start)
+                    else:
+                        file[name][start : start + len(column)] = column[:]
+                start += plan.rows * len(plan.members(shard))
+        file["ep_len"] = np.full(plan.episodes, plan.rows, dtype=np.int32)
+        file["ep_offset"] = np.arange(plan.episodes, dtype=np.int64) * plan.rows
+        file.attrs.update(
+            task=plan.task,
+            env_id=plan.env_id,
+            frame_stride=plan.frame_stride,
+            seed=plan.seed,
+            plan=json.dumps(plan.content()),
+            provenance=json.dumps(provenance()),
+        )
+
+
+def _create(file: h5py.File, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """A frame is read alone, so it is a chunk of its own; the other columns are small and read whole."""
+    settings = {"chunks": (1, *shape[1:]), **hdf5plugin.Blosc(**COMPRESSION)} if name == "pixels" else {}
+    file.create_dataset(name, shape=shape, dtype=dtype, **settings)
+
+
+def _copy_chunks(source: h5py.Dataset, target: h5py.Dataset, start: int) -> None:
+    """Frames as they are compressed: nothing is decoded."""
+    rest = (0,) * (source.ndim - 1)
+    for row in range(len(source)):
+        skipped_filters, chunk = source.id.read_direct_chunk((row, *rest))
+        target.id.write_direct_chunk((start + row, *rest), chunk, skipped_filters)

@@ -1,0 +1,120 @@
+"""The split by episode, and the z-scores of actions and physical targets that its training side gives."""
+
+# N rows, A action dimensions, s frame stride, D any statistic's dimension
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from phylatent.data.readers import Episodes
+from phylatent.errors import UserError
+from phylatent.schema import SplitConfig, TaskSpec
+
+Array = TypeVar("Array", np.ndarray, torch.Tensor)
+FLOAT32_RESOLUTION = 1e-6
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """A z-score per dimension. A constant dimension has std 0 and maps to 0 everywhere."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def apply(self, x: Array) -> Array:
+        """(x − mean) / std over the last axis; a block of several actions, flattened, takes the statistics repeatedly."""
+        mean, std = self._like(x)
+        varies = std > 0
+        if isinstance(x, torch.Tensor):
+            zero = torch.zeros((), dtype=mean.dtype, device=x.device)
+            return torch.where(varies, (x - mean) / torch.where(varies, std, zero + 1), zero)
+        return np.where(varies, (x - mean) / np.where(varies, std, 1), 0).astype(mean.dtype)
+
+    def invert(self, x: Array) -> Array:
+        mean, std = self._like(x)
+        return x * std + mean
+
+    def _like(self, x: Array) -> tuple[Array, Array]:
+        """The statistics in x's kind, precision, device and width."""
+        repeats, rest = divmod(x.shape[-1], len(self.mean))
+        assert rest == 0 and repeats > 0, f"{x.shape[-1]} values are no whole number of {len(self.mean)}-vectors"
+        if isinstance(x, torch.Tensor):
+            dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+            rows = torch.tensor((self.mean, self.std), dtype=dtype, device=x.device).repeat(1, repeats)
+            return rows[0], rows[1]
+        dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
+        return np.tile(self.mean, repeats).astype(dtype), np.tile(self.std, repeats).astype(dtype)
+
+    def to_dict(self) -> dict[str, list[float]]:
+        return {"mean": list(self.mean), "std": list(self.std)}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Sequence[float]]) -> Normaliser:
+        return cls(mean=tuple(map(float, record["mean"])), std=tuple(map(float, record["std"])))
+
+
+def fit_normaliser(values: np.ndarray) -> Normaliser:
+    """Population statistics of values [N, D]; rows that are not finite are left out."""
+    finite = values[np.isfinite(values).all(axis=1)].astype(np.float64)
+    if not len(finite):
+        raise UserError(f"none of {len(values)} rows is free of NaN, so there is nothing to normalise by; check the data")
+    spread = finite.max(axis=0) - finite.min(axis=0)
+    # What float32 cannot tell from a constant is one; dividing by its rounding noise would blow that up to a signal.
+    constant = spread <= FLOAT32_RESOLUTION * np.abs(finite).max(axis=0)
+    std = np.where(constant, 0.0, finite.std(axis=0))
+    return Normaliser(mean=tuple(finite.mean(axis=0).tolist()), std=tuple(std.tolist()))
+
+
+@dataclass(frozen=True)
+class Statistics:
+    action: Normaliser
+    target: Normaliser
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"action": self.action.to_dict(), "target": self.target.to_dict()}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Statistics:
+        return cls(Normaliser.from_dict(record["action"]), Normaliser.from_dict(record["target"]))
+
+
+def episode_rows(episodes: Episodes, ids: Sequence[int], *, drop_last: bool = False) -> np.ndarray:
+    """The file's rows of these episodes, in their order; without each one's last row if asked."""
+    ranges = (np.arange(episodes.offsets[i], episodes.offsets[i] + episodes.lengths[i] - drop_last) for i in ids)
+    return np.concatenate([np.empty(0, dtype=np.int64), *ranges])
+
+
+def fit_statistics(episodes: Episodes, task: TaskSpec, train_ids: Sequence[int]) -> Statistics:
+    """From training episodes only. Actions count one by one, also where rows hold whole blocks."""
+    actions = episodes.actions[episode_rows(episodes, train_ids, drop_last=True)].reshape(-1, task.action_dim)
+    targets = episodes.targets[episode_rows(episodes, train_ids)]
+    return Statistics(action=fit_normaliser(actions), target=fit_normaliser(targets))
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which episodes train and which are held out. It travels with the checkpoint."""
+
+    train: tuple[int, ...]
+    held_out: tuple[int, ...]
+    seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"train": list(self.train), "held_out": list(self.held_out), "seed": self.seed}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Split:
+        return cls(tuple(map(int, record["train"])), tuple(map(int, record["held_out"])), int(record["seed"]))
+
+
+def split_episodes(count: int, config: SplitConfig) -> Split:
+    if count < 2:
+        raise UserError(f"the data holds {count} episode; it takes at least 2 to train on some and hold out others")
+    held_out = min(max(round(count * config.held_out), 1), count - 1)
+    order = np.random.default_rng(config.seed).permutation(count).tolist()
+    return Split(train=tuple(sorted(order[held_out:])), held_out=tuple(sorted(order[:held_out])), seed=config.seed)

@@ -1,0 +1,69 @@
+"""Every random draw is a function of (run seed, step, its own name), and of nothing else.
+
+So removing an objective leaves the draws of the others as they were, a resumed run draws what it would have drawn, and several
+processes draw for the global batch and keep their own rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from phylatent import distributed
+
+
+def derive_seed(*parts: object) -> int:
+    digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+@contextlib.contextmanager
+def seeded_init(seed: int, name: str) -> Iterator[None]:
+    """Parameters created inside get initial values that depend on the seed and this name only."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "init", name))
+        yield
+
+
+@dataclass(frozen=True)
+class Draws:
+    seed: int
+    step: int | str
+    device: torch.device
+    scope: str = ""
+
+    def named(self, name: str) -> Draws:
+        return replace(self, scope=f"{self.scope}/{name}")
+
+    def root(self) -> Draws:
+        """The step's own draws, for a second pass through the model that must share its dropout masks with the first."""
+        return replace(self, scope="")
+
+    def generator(self) -> torch.Generator:
+        return torch.Generator(self.device).manual_seed(derive_seed(self.seed, self.step, self.scope))
+
+    def normal(self, *shape: int) -> Tensor:
+        """Standard normal, the same in every process."""
+        return torch.randn(shape, generator=self.generator(), device=self.device)
+
+    def permutation(self, count: int) -> Tensor:
+        return torch.randperm(count, generator=self.generator(), device=self.device)
+
+    def normal_rows(self, batch: int, *shape: int) -> Tensor:
+        """Standard normal [batch, *shape]: this process's rows of the global batch's draw."""
+        return self._own(self.normal(batch * distributed.world_size(), *shape), batch)
+
+    def uniform_rows(self, batch: int, *shape: int) -> Tensor:
+        """Uniform on [0, 1) [batch, *shape]: this process's rows of the global batch's draw."""
+        rows = (batch * distributed.world_size(), *shape)
+        return self._own(torch.rand(rows, generator=self.generator(), device=self.device), batch)
+
+    @staticmethod
+    def _own(rows: Tensor, batch: int) -> Tensor:
+        first = distributed.rank() * batch
+        return rows[first : first + batch]

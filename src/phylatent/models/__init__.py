@@ -1,0 +1,1 @@
+"""The world model and the training-only heads."""

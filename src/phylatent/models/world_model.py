@@ -1,0 +1,207 @@
+"""The JEPA world model of eq:lewm_dynamics: encode frames, predict the next latent from an action block, roll out.
+
+This is the inference model: what training leaves behind, what is saved, published and planned with. It holds no training head.
+"""
+
+# N any batch, T time, k steps ahead, D latent, A raw action values of a block
+
+import contextlib
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from huggingface_hub import ModelCard, PyTorchModelHubMixin
+from safetensors import SafetensorError
+from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+from phylatent.draws import Draws, seeded_init
+from phylatent.errors import UserError
+from phylatent.models.blocks import ActionEncoder, Predictor, Projector
+from phylatent.schema import ClipConfig, ModelConfig, Normaliser
+
+CARD = (Path(__file__).parent / "model_card.md").read_text()
+
+
+@dataclass(frozen=True)
+class WorldModelConfig:
+    """All it takes to rebuild and use the model; `config.json` of a saved one."""
+
+    action_dim: int
+    model: ModelConfig = field(default_factory=ModelConfig)
+    clip: ClipConfig = field(default_factory=ClipConfig)
+    task: str | None = None
+    variant: str | None = None
+    action_low: tuple[float, ...] | None = None
+    action_high: tuple[float, ...] | None = None
+    action: Normaliser | None = None
+    """z-scores of raw actions; unset until there is training data, and then actions pass as they are."""
+    target: Normaliser | None = None
+    split: Mapping[str, Any] | None = None
+    provenance: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind in (("model", ModelConfig), ("clip", ClipConfig), ("action", Normaliser), ("target", Normaliser)):
+            value = getattr(self, name)
+            if isinstance(value, Mapping):
+                object.__setattr__(self, name, kind(**value))
+            assert value is None or isinstance(value, Mapping) or is_dataclass(value)
+        for name in ("action_low", "action_high"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @property
+    def block_dim(self) -> int:
+        return self.clip.stride * self.action_dim
+
+
+class WorldModel(
+    nn.Module,
+    PyTorchModelHubMixin,
+    library_name="phylatent",
+    license="mit",
+    tags=["world-model", "jepa", "planning"],
+    model_card_template=CARD,
+):
+    def __init__(self, config: WorldModelConfig, seed: int = 0) -> None:
+        super().__init__()
+        self.config = config
+        size = config.model
+        # LayerNorm's epsilon is the reference encoder's (transformers' ViT), not timm's: its weights must give its latents.
+        with seeded_init(seed, "encoder"):
+            self.encoder = VisionTransformer(
+                img_size=size.image_size,
+                patch_size=size.patch_size,
+                embed_dim=size.width,
+                depth=size.depth,
+                num_heads=size.heads,
+                num_classes=0,
+                global_pool="token",
+                norm_layer=partial(nn.LayerNorm, eps=1e-12),
+            )
+        with seeded_init(seed, "projector"):
+            self.projector = Projector(size.width, size.projector_hidden)
+        with seeded_init(seed, "action_encoder"):
+            self.action_encoder = ActionEncoder(config.block_dim, size.action_smoothed, size.width)
+        with seeded_init(seed, "predictor"):
+            self.predictor = Predictor(
+                frames=config.clip.context,
+                width=size.width,
+                depth=size.predictor_depth,
+                heads=size.predictor_heads,
+                head_dim=size.predictor_head_dim,
+                hidden=size.predictor_mlp,
+                dropout=size.dropout,
+            )
+            self.pred_proj = Projector(size.width, size.projector_hidden)
+        action = config.action or Normaliser(mean=(0.0,) * config.action_dim, std=(1.0,) * config.action_dim)
+        self._constant("pixel_mean", [255 * m for m in IMAGENET_DEFAULT_MEAN])
+        self._constant("pixel_std", [255 * s for s in IMAGENET_DEFAULT_STD])
+        self._constant("action_mean", list(action.mean) * config.clip.stride)
+        self._constant("action_scale", list(action.scale) * config.clip.stride)
+
+    def _constant(self, name: str, values: list[float]) -> None:
+        self.register_buffer(name, torch.tensor(values, dtype=torch.float32), persistent=False)
+
+    def normalise_frames(self, frames: Tensor | np.ndarray) -> Tensor:
+        """uint8 [..., H, W, 3] → ImageNet-normalised float [..., 3, size, size], on the model's device."""
+        frames = torch.as_tensor(frames)
+        if frames.dtype != torch.uint8 or frames.shape[-1] != 3 or frames.ndim < 3:
+            raise UserError(
+                f"frames are {str(frames.dtype).removeprefix('torch.')} {list(frames.shape)}; "
+                "expected uint8 [..., height, width, 3] with values 0–255"
+            )
+        pixels = (frames.to(self.pixel_mean.device).float() - self.pixel_mean) / self.pixel_std
+        flat = rearrange(pixels, "... h w c -> (...) c h w")
+        size = (self.config.model.image_size,) * 2
+        if flat.shape[-2:] != size:
+            flat = F.interpolate(flat, size=size, mode="bilinear", antialias=True, align_corners=False)
+        return flat.unflatten(0, frames.shape[:-3]) if frames.ndim > 3 else flat[0]
+
+    def normalise_actions(self, blocks: Tensor | np.ndarray) -> Tensor:
+        """Raw action blocks [..., A] → z-scored, on the model's device."""
+        blocks = torch.as_tensor(blocks, dtype=torch.float32)
+        if blocks.shape[-1] != self.config.block_dim:
+            raise UserError(
+                f"action blocks have {blocks.shape[-1]} values; this model takes {self.config.block_dim} "
+                f"({self.config.clip.stride} raw actions of {self.config.action_dim})"
+            )
+        return (blocks.to(self.action_mean.device) - self.action_mean) * self.action_scale
+
+    def embed_frames(self, pixels: Tensor) -> Tensor:
+        """z = P(E(o)): normalised [..., 3, size, size] → [..., D]."""
+        features = self.encoder(pixels.flatten(0, -4)) if pixels.ndim > 3 else self.encoder(pixels[None])
+        latents = self.projector(features)
+        return latents.unflatten(0, pixels.shape[:-3]) if pixels.ndim > 3 else latents[0]
+
+    def embed_actions(self, blocks_NTA: Tensor) -> Tensor:
+        """C^a = G_a(A): z-scored action blocks → embeddings."""
+        return self.action_encoder(blocks_NTA)
+
+    def predict(self, z_NTD: Tensor, c_NTD: Tensor, draws: Draws | None = None) -> Tensor:
+        """Ẑ = F_θ(Z, C^a): the latent one block later at every position, each from the positions up to it."""
+        return self.pred_proj(self.predictor(z_NTD, c_NTD, draws and draws.named("dropout")))
+
+    def encode(self, frames: Tensor | np.ndarray) -> Tensor:
+        """uint8 frames [..., H, W, 3] of any size → latents [..., D]."""
+        return self.embed_frames(self.normalise_frames(frames))
+
+    def rollout(
+        self,
+        z_ND: Tensor,
+        blocks_NkA: Tensor | np.ndarray,
+        *,
+        past_NhD: Tensor | None = None,
+        past_blocks_NhA: Tensor | np.ndarray | None = None,
+    ) -> Tensor:
+        """Latents [N, k, D] after each of k raw action blocks, starting from `z_ND`.
+
+        `past_NhD` are the latents of the frames before it, oldest first, and `past_blocks_NhA` the blocks taken at those frames.
+        """
+        actions = self.normalise_actions(blocks_NkA)
+        latents = z_ND[:, None]
+        if past_NhD is not None:
+            assert past_blocks_NhA is not None, "past latents come with the blocks taken at them"
+            latents = torch.cat([past_NhD, latents], dim=1)
+            actions = torch.cat([self.normalise_actions(past_blocks_NhA), actions], dim=1)
+        embedded = self.embed_actions(actions)
+        known, context = latents.shape[1], self.config.clip.context
+        for end in range(known, known + torch.as_tensor(blocks_NkA).shape[1]):
+            first = max(0, end - context)
+            predicted = self.predict(latents[:, first:end], embedded[:, first:end])[:, -1:]
+            latents = torch.cat([latents, predicted], dim=1)
+        return latents[:, known:]
+
+    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+        facts = {"config": self.config, "parameters": sum(p.numel() for p in self.parameters())}
+        return super().generate_model_card(*args, **facts, **kwargs)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **settings: Any) -> Self:
+        """A model directory, or a Hub id. Strict: every tensor must be there, with its shape, and no other."""
+        source = Path(pretrained_model_name_or_path)
+        if source.is_dir():
+            for name in ("config.json", "model.safetensors"):
+                if not (source / name).is_file():
+                    raise UserError(f"{source} has no {name}; expected a directory written by save_pretrained")
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # the mixin prints where it loads from
+                return super().from_pretrained(pretrained_model_name_or_path, strict=True, **settings)
+        except (SafetensorError, RuntimeError, TypeError, ValueError, KeyError) as error:
+            raise UserError(
+                f"{pretrained_model_name_or_path} does not hold a phylatent world model that can be loaded: "
+                f"{' '.join(str(error).split())[:300]}"
+            ) from error
+
+
+def with_facts(config: WorldModelConfig, **facts: Any) -> WorldModelConfig:
+    """The same configuration with statistics, split or provenance filled in."""
+    return WorldModelConfig(**{**{f.name: getattr(config, f.name) for f in fields(config)}, **facts})

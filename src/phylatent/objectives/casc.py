@@ -1,0 +1,77 @@
+"""CASC, the counterfactual action separation constraint: other actions must predict other futures."""
+
+# B batch, H context, D latent, A action block
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from phylatent import distributed
+from phylatent.draws import Draws
+from phylatent.models.blocks import batch_statistics_only
+from phylatent.models.world_model import WorldModel
+from phylatent.objectives.term import Sequences, Term, TermSettings
+
+
+def counterfactual_actions(global_BHA: Tensor, permutation: Tensor, normal_BHA: Tensor, *, noise: float) -> Tensor:
+    """eq:counterfactual_action: whole context blocks of another sample, plus noise."""
+    return global_BHA[permutation] + noise * normal_BHA
+
+
+def distance(x: Tensor, y: Tensor) -> Tensor:
+    """eq:counterfactual_distances: ‖x − y‖ / √dim. Where both coincide the gradient is 0, not NaN."""
+    return torch.linalg.vector_norm(x.float() - y.float(), dim=-1) / x.shape[-1] ** 0.5
+
+
+def casc(
+    predicted_cf_BHD: Tensor,
+    predicted_BHD: Tensor,
+    action_distance_BH: Tensor,
+    median: Tensor,
+    *,
+    margin_scale: float,
+    max_margin: float,
+) -> Tensor:
+    """L_sep of eq:counterfactual_separation, with the margin of eq:counterfactual_margin and the active set of
+    eq:counterfactual_active_set. The factual branch is a reference and does not move. 0 when nothing is active."""
+    separation = distance(predicted_cf_BHD, predicted_BHD.detach())
+    margin = (margin_scale * action_distance_BH).clamp(max=max_margin)
+    return distributed.masked_mean((margin - separation).relu(), action_distance_BH > median)
+
+
+@dataclass(frozen=True)
+class CascSettings(TermSettings):
+    action_noise: float = 0.0
+    margin_scale: float = 0.0
+    max_margin: float = 0.0
+
+
+class Casc(Term):
+    name = "casc"
+    Settings = CascSettings
+
+    def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
+        batch = seq.actions_BHA.shape[0]
+        everyone = distributed.gather_rows(seq.actions_BHA)
+        permutation = draws.named("permutation").permutation(everyone.shape[0])
+        own = slice(distributed.rank() * batch, (distributed.rank() + 1) * batch)
+        actions = counterfactual_actions(
+            everyone,
+            permutation[own],
+            draws.named("noise").normal_rows(*seq.actions_BHA.shape),
+            noise=self.settings.action_noise,
+        )
+        action_distance = distance(actions, seq.actions_BHA)
+        with batch_statistics_only(model):  # eq:counterfactual_prediction; same draws, so the same dropout masks
+            predicted = model.predict(seq.z_context_BHD, model.embed_actions(actions), draws.root())
+        return casc(
+            predicted,
+            seq.z_predicted_BHD,
+            action_distance,
+            distributed.gather_rows(action_distance).median(),
+            margin_scale=self.settings.margin_scale,
+            max_margin=self.settings.max_margin,
+        )

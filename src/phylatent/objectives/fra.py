@@ -1,0 +1,49 @@
+"""FRA, future representation alignment: predicted and observed futures agree in two views."""
+
+# B batch, H context, D latent
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from phylatent.draws import Draws
+from phylatent.models.heads import ActionQuery, ProjectionHead
+from phylatent.models.world_model import WorldModel
+from phylatent.objectives.distance import normalized_mse
+from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+
+
+def alignment(view: Callable[[Tensor], Tensor], predicted: Tensor, future: Tensor) -> Tensor:
+    """d_N(view(Ẑ), sg(view(Z⁺))): the stop-gradient comes after the view, so the target moves neither latents nor view.
+
+    With φ as the view this is eq:projection_alignment, with Ψ(·, C^a_ctx) it is eq:action_query_alignment.
+    """
+    with torch.no_grad():
+        target = view(future)
+    return normalized_mse(view(predicted), target)
+
+
+@dataclass(frozen=True)
+class FraSettings(TermSettings):
+    pass
+
+
+class Fra(Term):
+    """L_align of eq:future_alignment."""
+
+    name = "fra"
+    Settings = FraSettings
+
+    def __init__(self, settings: FraSettings, dims: Dims) -> None:
+        super().__init__(settings, dims)
+        self.projection = ProjectionHead(dims.latent)
+        self.action_query = ActionQuery(dims.latent)
+
+    def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
+        futures = seq.z_predicted_BHD, seq.z_future_BHD
+        by_action = alignment(lambda x_BHD: self.action_query(x_BHD, seq.c_BHD), *futures)
+        return alignment(self.projection, *futures) + by_action

@@ -1,0 +1,31 @@
+"""L_pred: the baseline's prediction loss, eq:lewm_pred and eq:sequence_prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from phylatent.draws import Draws
+from phylatent.models.world_model import WorldModel
+from phylatent.objectives.term import Sequences, Term, TermSettings
+
+
+def prediction(predicted: Tensor, future: Tensor, *, stop_gradient: bool = True) -> Tensor:
+    """MSE(Ẑ, sg(Z⁺)). The paper stops the gradient at the target; reference LeWM does not."""
+    future = future.detach() if stop_gradient else future
+    return (predicted.float() - future.float()).square().mean()
+
+
+@dataclass(frozen=True)
+class PredictionSettings(TermSettings):
+    weight: float = 1.0
+    stop_gradient: bool = True
+
+
+class Prediction(Term):
+    name = "pred"
+    Settings = PredictionSettings
+
+    def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
+        return prediction(seq.z_predicted_BHD, seq.z_future_BHD, stop_gradient=self.settings.stop_gradient)

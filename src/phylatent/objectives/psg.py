@@ -1,0 +1,44 @@
+"""PSG, physical state grounding: one head reads the physical state off encoded and predicted latents alike."""
+
+# B batch, T time, H context, D latent, S physical target
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from phylatent.distributed import masked_mean
+from phylatent.draws import Draws
+from phylatent.models.heads import StateHead
+from phylatent.models.world_model import WorldModel
+from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+
+
+def state_error(read: Tensor, target: Tensor) -> Tensor:
+    """MSE over the rows whose target is known: a row with a NaN is left out."""
+    known = ~target.isnan().any(-1, keepdim=True)
+    error = (read.float() - target.float().nan_to_num()).square()
+    return masked_mean(error, known.expand_as(error))
+
+
+def psg(read_BTS: Tensor, read_predicted_BHS: Tensor, targets_BTS: Tensor, *, offset: int) -> Tensor:
+    """L_state of eq:state_grounding."""
+    return state_error(read_BTS, targets_BTS) + state_error(read_predicted_BHS, targets_BTS[:, offset:])
+
+
+@dataclass(frozen=True)
+class PsgSettings(TermSettings):
+    pass
+
+
+class Psg(Term):
+    name = "psg"
+    Settings = PsgSettings
+
+    def __init__(self, settings: PsgSettings, dims: Dims) -> None:
+        super().__init__(settings, dims)
+        self.head = StateHead(dims.latent, dims.target)
+
+    def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
+        return psg(self.head(seq.z_BTD), self.head(seq.z_predicted_BHD), seq.targets_BTS, offset=seq.offset)

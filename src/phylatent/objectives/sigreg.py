@@ -1,0 +1,55 @@
+"""SIGReg: the latent cloud of every time step is pushed towards an isotropic Gaussian, along random directions."""
+
+# B batch, T time, D latent, M directions, K knots
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from phylatent import distributed
+from phylatent.draws import Draws
+from phylatent.models.world_model import WorldModel
+from phylatent.objectives.term import Sequences, Term, TermSettings
+
+
+def unit_directions(normal_DM: Tensor) -> Tensor:
+    return normal_DM / normal_DM.norm(dim=0, keepdim=True)
+
+
+def sigreg(z_BTD: Tensor, directions_DM: Tensor, *, knots: int = 17, t_max: float = 3.0) -> Tensor:
+    """L_SIGReg of eq:full_objective: the Epps–Pulley statistic, one per direction and time step, averaged.
+
+    The empirical characteristic function is the global batch's: it is averaged over processes before it is squared.
+    """
+    t_K = torch.linspace(0, t_max, knots, device=z_BTD.device)
+    spacing = t_max / (knots - 1)
+    weights_K = torch.full_like(t_K, 2 * spacing)
+    weights_K[0] = weights_K[-1] = spacing
+    gaussian_K = torch.exp(-t_K.square() / 2)
+
+    projected_TBM = z_BTD.float().transpose(0, 1) @ directions_DM.float()
+    angles_TBMK = projected_TBM.unsqueeze(-1) * t_K
+    samples = z_BTD.shape[0] * distributed.world_size()
+    sums = torch.stack([angles_TBMK.cos().sum(1), angles_TBMK.sin().sum(1)])
+    real_TMK, imaginary_TMK = distributed.sum_across(sums) / samples
+    error_TMK = (real_TMK - gaussian_K).square() + imaginary_TMK.square()
+    return (error_TMK @ (weights_K * gaussian_K)).mean() * samples
+
+
+@dataclass(frozen=True)
+class SigregSettings(TermSettings):
+    weight: float = 0.09
+    directions: int = 1024
+    knots: int = 17
+
+
+class Sigreg(Term):
+    name = "sigreg"
+    Settings = SigregSettings
+
+    def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
+        directions = unit_directions(draws.normal(seq.z_BTD.shape[-1], self.settings.directions))
+        return sigreg(seq.z_BTD, directions, knots=self.settings.knots)

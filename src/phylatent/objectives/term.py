@@ -1,0 +1,69 @@
+"""What every objective sees and what every objective is."""
+
+# B batch, T frames, H context frames, D latent, A action block, S physical target
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from phylatent.draws import Draws
+from phylatent.models.world_model import WorldModel
+
+EPSILON = 1e-8
+
+
+@dataclass(frozen=True)
+class TermSettings:
+    """What every objective can be told. Its own settings come in its own subclass."""
+
+    weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class Dims:
+    latent: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """The shared graph of one step, eq:phylatent_sequence."""
+
+    pixels: Tensor
+    """O: normalised frames [B, T, 3, size, size]"""
+    actions_BHA: Tensor
+    """A_ctx, z-scored"""
+    z_BTD: Tensor
+    """Z = P(E(O))"""
+    c_BHD: Tensor
+    """C^a_ctx = G_a(A_ctx)"""
+    z_context_BHD: Tensor
+    """Z_ctx"""
+    z_future_BHD: Tensor
+    """Z⁺"""
+    z_predicted_BHD: Tensor
+    """Ẑ = F_θ(Z_ctx, C^a_ctx)"""
+    targets_BTS: Tensor
+    """S̄, z-scored; a row with NaN is unknown"""
+    offset: int
+    """K"""
+
+
+class Term(nn.Module):
+    """One objective: settings, at most one training-only head, and a loss of the shared graph.
+
+    The mean of the returned loss over processes is the loss of the global batch.
+    """
+
+    name: ClassVar[str]
+    Settings: ClassVar[type[TermSettings]] = TermSettings
+
+    def __init__(self, settings: Any, dims: Dims) -> None:
+        super().__init__()
+        self.settings = settings
+
+    def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no loss")

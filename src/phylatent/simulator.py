@@ -1,0 +1,74 @@
+"""The one place that imports stable-worldmodel's environments: a task's simulator, stepped, read, restored and drawn."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from phylatent.errors import UserError
+from phylatent.schema import Row, TaskSpec
+
+
+def prepare_renderer() -> str:
+    """Choose MuJoCo's headless renderer before it is imported, unless the user has chosen or has a display."""
+    if "MUJOCO_GL" not in os.environ and sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ["MUJOCO_GL"] = "egl"
+    return os.environ.get("MUJOCO_GL", "default")
+
+
+class Simulator:
+    """One environment of a task. Success and resets are the caller's business: nothing here resets by itself."""
+
+    def __init__(self, task: TaskSpec, frame_size: int) -> None:
+        if task.read_columns is None or task.restore is None:
+            raise UserError(f"task {task.name!r} is declared without its environment so far; only tworooms can be simulated")
+        prepare_renderer()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="ale-py not found")
+            import gymnasium
+            import stable_worldmodel  # noqa: F401  registers the swm/ environments
+
+        self.task = task
+        self.frame_size = frame_size
+        made = gymnasium.make(task.env_id, render_mode="rgb_array", disable_env_checker=True, **task.env_kwargs)
+        self.env: Any = made.unwrapped
+
+    def reset(self, seed: int) -> None:
+        self.env.reset(seed=seed)
+
+    def step(self, action: np.ndarray) -> None:
+        self.env.step(action)
+
+    def columns(self) -> Row:
+        assert self.task.read_columns is not None
+        return self.task.read_columns(self.env)
+
+    def restore(self, row: Row) -> None:
+        assert self.task.restore is not None
+        self.task.restore(self.env, row)
+
+    def frame(self) -> np.ndarray:
+        """The rendered state, uint8 [size, size, 3], scaled as stable-worldmodel's own wrapper does it."""
+        image = np.ascontiguousarray(self.env.render())
+        if image.shape[:2] == (self.frame_size, self.frame_size):
+            return image
+        scaled = Image.fromarray(image).resize((self.frame_size, self.frame_size), Image.Resampling.BILINEAR)
+        return np.asarray(scaled)
+
+    def expert(self, **settings: Any) -> Any:
+        """The task's expert policy, attached to this environment."""
+        if self.task.expert is None:
+            raise UserError(f"task {self.task.name!r} has no expert policy")
+        module, _, name = self.task.expert.partition(":")
+        policy = getattr(importlib.import_module(module), name)(**settings)
+        policy.set_env(self.env)
+        return policy
+
+    def close(self) -> None:
+        self.env.close()

@@ -1,0 +1,86 @@
+"""The whole training graph as one module: world model, objectives, and their weighted sum, eq:full_objective."""
+
+# B batch, T frames, H context frames, A action block, S physical target
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from phylatent.draws import Draws, seeded_init
+from phylatent.models.world_model import WorldModel, WorldModelConfig
+from phylatent.objectives import TERMS
+from phylatent.objectives.term import Dims, Sequences, Term
+from phylatent.schema import Config, Normaliser
+from phylatent.tasks import get_task
+
+
+@dataclass(frozen=True)
+class Losses:
+    total: Tensor
+    terms: dict[str, Tensor]
+
+
+class TrainingGraph(nn.Module):
+    def __init__(self, world_model: WorldModel, terms: dict[str, Term], target: Normaliser) -> None:
+        super().__init__()
+        self.world_model = world_model
+        self.terms = nn.ModuleDict(terms)
+        self.register_buffer("target_mean", torch.tensor(target.mean, dtype=torch.float32), persistent=False)
+        self.register_buffer("target_scale", torch.tensor(target.scale, dtype=torch.float32), persistent=False)
+
+    def normalise_targets(self, targets: Tensor) -> Tensor:
+        return (targets - self.target_mean) * self.target_scale
+
+    def sequences(self, frames: Tensor, actions: Tensor, targets: Tensor, draws: Draws | None) -> Sequences:
+        """eq:phylatent_sequence from uint8 frames [B, T, h, w, 3], raw action blocks [B, H, A] and raw targets [B, T, S]."""
+        model, clip = self.world_model, self.world_model.config.clip
+        pixels = model.normalise_frames(frames)
+        blocks = model.normalise_actions(actions)
+        z = model.embed_frames(pixels)
+        c = model.embed_actions(blocks)
+        z_context = z[:, : clip.context]
+        return Sequences(
+            pixels=pixels,
+            actions_BHA=blocks,
+            z_BTD=z,
+            c_BHD=c,
+            z_context_BHD=z_context,
+            z_future_BHD=z[:, clip.offset :],
+            z_predicted_BHD=model.predict(z_context, c, draws),
+            targets_BTS=self.normalise_targets(targets),
+            offset=clip.offset,
+        )
+
+    def forward(self, frames: Tensor, actions: Tensor, targets: Tensor, draws: Draws) -> Losses:
+        seq = self.sequences(frames, actions, targets, draws)
+        losses = {name: term(seq, self.world_model, draws.named(name)) for name, term in self.terms.items()}
+        total = torch.stack([self.terms[name].settings.weight * loss for name, loss in losses.items()]).sum()
+        return Losses(total=total, terms=losses)
+
+
+def build(config: Config, action: Normaliser | None = None, target: Normaliser | None = None) -> TrainingGraph:
+    """The training graph of a configuration. Without statistics of data, actions and targets pass as they are."""
+    task = get_task(config.task)
+    world_model = WorldModel(
+        WorldModelConfig(
+            action_dim=task.action_dim,
+            model=config.model,
+            clip=config.clip,
+            task=task.name,
+            variant=config.variant,
+            action_low=task.action_low,
+            action_high=task.action_high,
+            action=action,
+            target=target,
+        ),
+        seed=config.seed,
+    )
+    dims = Dims(latent=config.model.width, target=task.target.dim)
+    terms = {}
+    for name in config.terms:
+        with seeded_init(config.seed, name):
+            terms[name] = TERMS[name](config.objectives[name], dims)
+    return TrainingGraph(world_model, terms, target or Normaliser((0.0,) * dims.target, (1.0,) * dims.target))
