@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from phylatent.errors import PhylatentError
+from phylatent.schema import Config
 
 PACKAGES = ("phylatent", "torch", "lightning", "timm", "numpy", "stable-worldmodel", "h5py", "safetensors")
 
@@ -23,6 +24,11 @@ PACKAGES = ("phylatent", "torch", "lightning", "timm", "numpy", "stable-worldmod
 def home() -> Path:
     """Where `runs/` and `data/` live: $PHYLATENT_HOME, or the working directory."""
     return Path(os.environ.get("PHYLATENT_HOME") or ".")
+
+
+def data_path(config: Config) -> Path:
+    """The data file of a configuration: `data=`, or where `collect` puts it."""
+    return Path(config.data).expanduser() if config.data else home() / "data" / f"{config.task}-{config.preset}.h5"
 
 
 @contextlib.contextmanager

@@ -34,7 +34,8 @@ def check_task(path: Path, found: str | None, task: TaskSpec) -> None:
 
 def check_columns(store: Columns, task: TaskSpec) -> None:
     """Every column that is used is there and as long as the others."""
-    missing = [name for name in ("ep_len", "ep_offset", "pixels", "action", *task.target.columns) if name not in store.columns]
+    needed = ("ep_len", "ep_offset", "pixels", "action", *task.target.columns)
+    missing = [name for name in needed if name not in store.columns]
     if missing:
         raise UserError(
             f"{store.path} has no column {missing[0]!r}, which task {task.name!r} needs; "
@@ -88,7 +89,9 @@ def check_pixels(store: Columns) -> None:
             f"frames must be [rows, height, width, 3]: transpose the column"
         )
     if len(shape) != 4 or shape[3] != 3:
-        raise UserError(f"column 'pixels' of {store.path} has shape {list(shape)}; frames must be [rows, height, width, 3]")
+        raise UserError(
+            f"column 'pixels' of {store.path} has shape {list(shape)}; frames must be [rows, height, width, 3]"
+        )
 
 
 def _first_nan_row(store: Columns) -> int | None:

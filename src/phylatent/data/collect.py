@@ -67,7 +67,7 @@ def make_plan(task: TaskSpec, settings: CollectConfig, seed: int) -> Plan:
 
 
 def is_collected(path: Path, plan: Plan) -> bool:
-    """Whether `path` holds this very collection. Anything else under that name is the user's: it is never overwritten."""
+    """Whether `path` holds this very collection. Anything else of that name is the user's and never overwritten."""
     if not path.exists():
         return False
     advice = "nothing was overwritten: choose another file, or move this one away"
@@ -75,7 +75,7 @@ def is_collected(path: Path, plan: Plan) -> bool:
         with h5py.File(path, "r", locking="best-effort") as file:
             found = json.loads(file.attrs["plan"])
     except (OSError, KeyError, ValueError) as error:
-        raise UserError(f"{path} exists and was not written by this version of `phylatent collect`; {advice}") from error
+        raise UserError(f"{path} exists and was not written by `phylatent collect`; {advice}") from error
     changes = _differences(found, plan.content())
     if changes:
         raise UserError(f"{path} exists and holds another collection ({changes}); {advice}")

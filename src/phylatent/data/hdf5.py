@@ -16,7 +16,7 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class HDF5Store:
-    """Raw columns of a file. HDF5 handles survive neither fork nor pickling, so every process opens its own, when needed."""
+    """Raw columns of a file. HDF5 handles survive neither fork nor pickling, so every process opens its own."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,7 +45,7 @@ class HDF5Store:
         """uint8 [N, H, W, 3] of the given rows, in their order, which may repeat."""
         pixels = self._handle()["pixels"]
         frames = np.empty((rows.size, *pixels.shape[1:]), dtype=np.uint8)
-        # One pass in the file's own order: neighbours share chunks, and h5py reads single rows far faster than lists of them.
+        # In the file's own order, since neighbours may share a chunk; row by row, since h5py is slow at lists of rows.
         for position in np.argsort(rows, kind="stable"):
             try:
                 frames[position] = pixels[int(rows[position])]

@@ -18,8 +18,8 @@ from phylatent.records import atomic, provenance
 from phylatent.schema import Row, TaskSpec
 from phylatent.simulator import Simulator
 
-# Measured on TwoRooms frames: 0.75 KB a frame where lz4 takes 1.2, at 0.07 ms to write and 0.01 ms to read one.
-COMPRESSION = {"cname": "zstd", "clevel": 3, "shuffle": hdf5plugin.Blosc.NOSHUFFLE}
+# On TwoRooms frames lz4hc reads as fast as lz4 (128 frames of 64 px in 1.5 ms; zstd: 6 ms) at little more than zstd's size.
+COMPRESSION = hdf5plugin.Blosc(cname="lz4hc", clevel=5, shuffle=hdf5plugin.Blosc.NOSHUFFLE)
 # Chunk indices of HDF5 1.10: they find one frame among millions directly. Every h5py in use reads them.
 LIBVER = "v110"
 
@@ -56,7 +56,7 @@ class Plan:
 
 
 def record_episode(simulator: Simulator, task: TaskSpec, plan: Plan, episode: int) -> Row:
-    """Columns of one episode, [R, …]: row t holds frame and state at t, and the actions taken from there to the next row."""
+    """Columns of one episode, [R, …]: a row holds frame and state, and the actions taken from there to the next row."""
     assert task.behaviour is not None
     start, policy = np.random.SeedSequence([plan.seed, episode]).spawn(2)
     simulator.reset(int(start.generate_state(1)[0]))
@@ -128,7 +128,7 @@ def merge_shards(plan: Plan, parts: Path, path: Path) -> None:
 
 def _create(file: h5py.File, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
     """A frame is read alone, so it is a chunk of its own; the other columns are small and read whole."""
-    settings = {"chunks": (1, *shape[1:]), **hdf5plugin.Blosc(**COMPRESSION)} if name == "pixels" else {}
+    settings = {"chunks": (1, *shape[1:]), **COMPRESSION} if name == "pixels" else {}
     file.create_dataset(name, shape=shape, dtype=dtype, **settings)
 
 

@@ -1,11 +1,11 @@
 """The split by episode, and the z-scores of actions and physical targets that its training side gives."""
 
-# N rows, A action dimensions, s frame stride, D any statistic's dimension
+# N rows, D dimensions
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,56 +13,37 @@ import torch
 
 from phylatent.data.readers import Episodes
 from phylatent.errors import UserError
-from phylatent.schema import SplitConfig, TaskSpec
+from phylatent.schema import Normaliser, SplitConfig, TaskSpec
 
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
 FLOAT32_RESOLUTION = 1e-6
 
 
-@dataclass(frozen=True)
-class Normaliser:
-    """A z-score per dimension. A constant dimension has std 0 and maps to 0 everywhere."""
+def standardise(x: Array, by: Normaliser) -> Array:
+    """(x − mean) / std over the last axis, 0 in a constant dimension. A flattened block repeats the statistics."""
+    return (x - _like(x, by.mean)) * _like(x, by.scale)
 
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
 
-    def apply(self, x: Array) -> Array:
-        """(x − mean) / std over the last axis; a block of several actions, flattened, takes the statistics repeatedly."""
-        mean, std = self._like(x)
-        varies = std > 0
-        if isinstance(x, torch.Tensor):
-            zero = torch.zeros((), dtype=mean.dtype, device=x.device)
-            return torch.where(varies, (x - mean) / torch.where(varies, std, zero + 1), zero)
-        return np.where(varies, (x - mean) / np.where(varies, std, 1), 0).astype(mean.dtype)
+def unstandardise(x: Array, by: Normaliser) -> Array:
+    """The values that `standardise` takes to x; a constant dimension gets its constant back."""
+    return x * _like(x, [s if scale else 0.0 for s, scale in zip(by.std, by.scale, strict=True)]) + _like(x, by.mean)
 
-    def invert(self, x: Array) -> Array:
-        mean, std = self._like(x)
-        return x * std + mean
 
-    def _like(self, x: Array) -> tuple[Array, Array]:
-        """The statistics in x's kind, precision, device and width."""
-        repeats, rest = divmod(x.shape[-1], len(self.mean))
-        assert rest == 0 and repeats > 0, f"{x.shape[-1]} values are no whole number of {len(self.mean)}-vectors"
-        if isinstance(x, torch.Tensor):
-            dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
-            rows = torch.tensor((self.mean, self.std), dtype=dtype, device=x.device).repeat(1, repeats)
-            return rows[0], rows[1]
-        dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
-        return np.tile(self.mean, repeats).astype(dtype), np.tile(self.std, repeats).astype(dtype)
-
-    def to_dict(self) -> dict[str, list[float]]:
-        return {"mean": list(self.mean), "std": list(self.std)}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Sequence[float]]) -> Normaliser:
-        return cls(mean=tuple(map(float, record["mean"])), std=tuple(map(float, record["std"])))
+def _like(x: Array, values: Sequence[float]) -> Array:
+    """Statistics in x's kind, precision, device and width."""
+    repeats, rest = divmod(x.shape[-1], len(values))
+    assert rest == 0, f"{x.shape[-1]} values are no whole number of {len(values)}-vectors"
+    if isinstance(x, torch.Tensor):
+        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+        return torch.tensor(values, dtype=dtype, device=x.device).repeat(repeats)
+    return np.tile(values, repeats).astype(x.dtype if x.dtype.kind == "f" else np.float64)
 
 
 def fit_normaliser(values: np.ndarray) -> Normaliser:
     """Population statistics of values [N, D]; rows that are not finite are left out."""
     finite = values[np.isfinite(values).all(axis=1)].astype(np.float64)
     if not len(finite):
-        raise UserError(f"none of {len(values)} rows is free of NaN, so there is nothing to normalise by; check the data")
+        raise UserError(f"none of {len(values)} rows is free of NaN, so there is nothing to normalise by; check data=")
     spread = finite.max(axis=0) - finite.min(axis=0)
     # What float32 cannot tell from a constant is one; dividing by its rounding noise would blow that up to a signal.
     constant = spread <= FLOAT32_RESOLUTION * np.abs(finite).max(axis=0)
@@ -76,11 +57,11 @@ class Statistics:
     target: Normaliser
 
     def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action.to_dict(), "target": self.target.to_dict()}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Statistics:
-        return cls(Normaliser.from_dict(record["action"]), Normaliser.from_dict(record["target"]))
+        return cls(action=Normaliser(**record["action"]), target=Normaliser(**record["target"]))
 
 
 def episode_rows(episodes: Episodes, ids: Sequence[int], *, drop_last: bool = False) -> np.ndarray:
@@ -105,7 +86,7 @@ class Split:
     seed: int
 
     def to_dict(self) -> dict[str, Any]:
-        return {"train": list(self.train), "held_out": list(self.held_out), "seed": self.seed}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Split:

@@ -76,9 +76,9 @@ def _receive(pipe: Connection, process: Any) -> Any:
     except (EOFError, ConnectionResetError) as error:
         process.join()
         raise PhylatentError(
-            f"a collecting process ended by itself (exit code {process.exitcode}); finished shards are kept, so run the same "
-            'command to go on. In a script, call collect under `if __name__ == "__main__":`, or with collect.workers=1; '
-            "exit code -9 mostly means that memory ran out: take fewer collect.workers"
+            f"a collecting process ended by itself (exit code {process.exitcode}); finished shards are kept: "
+            "run the same command to go on, with fewer collect.workers if memory ran out (exit code -9). "
+            'A script must call collect under `if __name__ == "__main__":`, or with collect.workers=1'
         ) from error
 
 

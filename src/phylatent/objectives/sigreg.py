@@ -29,14 +29,15 @@ def sigreg(z_BTD: Tensor, directions_DM: Tensor, *, knots: int = 17, t_max: floa
     weights_K = torch.full_like(t_K, 2 * spacing)
     weights_K[0] = weights_K[-1] = spacing
     gaussian_K = torch.exp(-t_K.square() / 2)
-
-    projected_TBM = z_BTD.float().transpose(0, 1) @ directions_DM.float()
-    angles_TBMK = projected_TBM.unsqueeze(-1) * t_K
     samples = z_BTD.shape[0] * distributed.world_size()
-    sums = torch.stack([angles_TBMK.cos().sum(1), angles_TBMK.sin().sum(1)])
-    real_TMK, imaginary_TMK = distributed.sum_across(sums) / samples
-    error_TMK = (real_TMK - gaussian_K).square() + imaginary_TMK.square()
-    return (error_TMK @ (weights_K * gaussian_K)).mean() * samples
+
+    with torch.autocast(z_BTD.device.type, enabled=False):  # a statistic of small differences: never in half precision
+        projected_TBM = z_BTD.float().transpose(0, 1) @ directions_DM.float()
+        angles_TBMK = projected_TBM.unsqueeze(-1) * t_K
+        sums = torch.stack([angles_TBMK.cos().sum(1), angles_TBMK.sin().sum(1)])
+        real_TMK, imaginary_TMK = distributed.sum_across(sums) / samples
+        error_TMK = (real_TMK - gaussian_K).square() + imaginary_TMK.square()
+        return (error_TMK @ (weights_K * gaussian_K)).mean() * samples
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,154 @@
+"""The command line. Thin: each command reads its request, calls the room that does the work, and shows what came out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from phylatent import __version__
+from phylatent.errors import PhylatentError, UserError
+from phylatent.records import is_disk_full
+from phylatent.request import Request, parse, refuse_plain
+
+if TYPE_CHECKING:
+    from phylatent.schema import Config
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Train JEPA world models whose latent space can be planned in, and measure whether it can.",
+    epilog="Settings are key=value: task= preset= variant= seed= data= out= train.steps= … `--debug` shows tracebacks.",
+)
+Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
+console = Console()
+
+
+def _version(show: bool) -> None:
+    if show:
+        print(f"phylatent {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog="Example: phylatent demo")
+def demo(keys: Keys = None) -> None:
+    """Collect TwoRooms data, train `lewm` and `phylatent` under one budget, and compare them."""
+    from phylatent.demo import run_demo
+
+    request = parse(keys or [])
+    refuse_plain(request, "demo")
+    run_demo(request, console)
+
+
+@app.command(epilog="Example: phylatent collect task=tworooms preset=laptop collect.episodes=800")
+def collect(keys: Keys = None) -> None:
+    """Record episodes of a task's behaviour policy in its simulator. Interrupted, the same command goes on."""
+    from phylatent.collection import collect as collect_data
+
+    request = parse(keys or [])
+    refuse_plain(request, "collect")
+    for config in _configs(request):
+        path = collect_data(config, out=request.out, console=console)
+        console.print(f"data: [bold]{escape(str(path))}[/]")
+
+
+@app.command(epilog="Example: phylatent inspect data/tworooms-laptop.h5 task=tworooms")
+def inspect(keys: Keys = None) -> None:
+    """Say what a data file holds: size, columns, ranges, NaNs, how actions and objects move; write sample frames."""
+    from phylatent.collection import inspect as inspect_file
+
+    request = parse(keys or [])
+    if len(request.plain) > 1:
+        raise UserError(f"inspect takes one file; found {len(request.plain)}")
+    config = _configs(request)[0]
+    inspect_file(config, path=Path(request.plain[0]) if request.plain else None, out=request.out, console=console)
+
+
+@app.command(epilog="Example: phylatent train task=tworooms preset=laptop variant=phylatent seed=0")
+def train(keys: Keys = None) -> None:
+    """Train a variant and export its world model. `out=DIR resume=true` continues a run."""
+    from phylatent.training.directory import default_directory
+    from phylatent.training.run import resumed_config, train as train_model
+
+    request = parse(keys or [])
+    refuse_plain(request, "train")
+    if request.resume:
+        if request.config or request.choices or request.seeds:
+            raise UserError("a resumed run keeps its own configuration: give out=DIR resume=true and nothing else")
+        if request.out is None:
+            raise UserError("resume=true needs out=DIR, the directory of the run to continue")
+        configs = [resumed_config(request.out, request.overrides)]
+    else:
+        configs = _configs(request)
+    for config in configs:
+        several = request.out and len(configs) > 1
+        directory = (request.out / f"seed{config.seed}" if several else request.out) if request.out else default_directory(config)
+        result = train_model(config, out=directory, resume=request.resume)
+        if _speaks():
+            shown = "  ".join(f"{name} {value:.4g}" for name, value in result.validation.items())
+            console.print(f"held-out after {result.steps} steps: {shown}", highlight=False)
+            console.print(f"model: [bold]{escape(str(result.directory / 'model'))}[/]")
+
+
+@app.command(epilog="Example: phylatent doctor")
+def doctor(keys: Keys = None) -> None:
+    """What this machine has, and what to do about what is missing."""
+    from phylatent.doctor import run_doctor
+
+    request = parse(keys or [])
+    refuse_plain(request, "doctor")
+    if not run_doctor(console, request.out):
+        raise typer.Exit(1)
+
+
+def _configs(request: Request) -> list[Config]:
+    from phylatent.composition import compose, load_config
+
+    seeds = [[f"seed={seed}"] for seed in request.seeds] or [[]]
+    if request.config is not None:
+        return [load_config(request.config, [*request.overrides, *seed]) for seed in seeds]
+    return [compose(**request.choices, overrides=[*request.overrides, *seed]) for seed in seeds]
+
+
+def _speaks() -> bool:
+    """Of several processes of one training, only the first one talks."""
+    return int(os.environ.get("LOCAL_RANK", "0")) == 0
+
+
+def main() -> None:
+    debug = "--debug" in sys.argv
+    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    try:
+        app()
+    except PhylatentError as error:
+        code, sentence = error.exit_code, str(error)
+        if debug:
+            raise
+    except KeyboardInterrupt:
+        code, sentence = 130, "stopped"
+    except Exception as error:
+        if debug:
+            raise
+        code = 1
+        sentence = f"{type(error).__name__}: {error} (this is not your mistake; --debug shows where it happened)"
+        if is_disk_full(error):
+            sentence = "no space left on the disk; nothing was overwritten. Free some space and run the same command again"
+    if _speaks():
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+    sys.exit(code)

@@ -1,0 +1,121 @@
+"""What this machine has, and what to do about what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from phylatent.records import home, provenance, write_json
+from phylatent.schema import TaskSpec
+from phylatent.simulator import Simulator, prepare_renderer
+from phylatent.tasks import all_tasks
+from phylatent.training.run import resolve_device
+
+
+@dataclass(frozen=True)
+class Finding:
+    what: str
+    found: str
+    good: bool = True
+    advice: str = ""
+
+
+def examine() -> list[Finding]:
+    findings = [
+        Finding(
+            "Python",
+            f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+            good=sys.version_info >= (3, 11),
+            advice="phylatent needs Python 3.11 or newer",
+        ),
+        _device(),
+        _threads(),
+        _disk(),
+        *(_simulator(task) for task in all_tasks().values() if task.behaviour is not None),
+        _mujoco(),
+        _optional("wandb", "logging to Weights & Biases (train.wandb=true)", "pip install 'phylatent[wandb]'"),
+    ]
+    versions = provenance()["packages"]
+    missing = [name for name, version in versions.items() if version is None]
+    listed = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    return [*findings, Finding("versions", listed, good=not missing, advice=f"reinstall phylatent: no {', '.join(missing)}")]
+
+
+def _device() -> Finding:
+    device = resolve_device("auto")
+    if device == "cuda":
+        return Finding("device", f"cuda: {torch.cuda.get_device_name()}, {torch.cuda.device_count()} of them, bf16")
+    advice = "fine for preset=laptop; preset=paper wants a GPU" if device == "cpu" else ""
+    return Finding("device", f"{device}, fp32", advice=advice)
+
+
+def _threads() -> Finding:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = torch.get_num_threads()
+    return Finding(
+        "threads",
+        f"{threads} for torch, {cores} cores usable",
+        good=threads <= cores,
+        advice="torch has more threads than there are cores: unset OMP_NUM_THREADS",
+    )
+
+
+def _disk() -> Finding:
+    free = shutil.disk_usage(home()).free / 1e9
+    return Finding("disk", f"{free:.0f} GB free for runs and data", free > 2, "less than 2 GB free: set PHYLATENT_HOME elsewhere")
+
+
+def _simulator(task: TaskSpec) -> Finding:
+    try:
+        simulator = Simulator(task, 64)
+        simulator.reset(0)
+        frame = simulator.frame()
+    except Exception as error:  # whatever is broken on this machine is the finding
+        return Finding(f"simulator {task.name}", f"{type(error).__name__}: {error}", False, "reinstall phylatent's dependencies")
+    return Finding(f"simulator {task.name}", f"{task.env_id} renders {frame.shape[1]}×{frame.shape[0]}")
+
+
+def _mujoco() -> Finding:
+    """Drawn for real, in this process: an import tells nothing about a renderer."""
+    renderer = prepare_renderer()
+    try:
+        import mujoco
+
+        model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><light pos='0 0 1'/></worldbody></mujoco>")
+        with mujoco.Renderer(model, 32, 32) as drawing:
+            drawing.update_scene(mujoco.MjData(model))
+            drawing.render()
+    except Exception as error:  # whatever is broken on this machine is the finding
+        advice = "install EGL (Debian: libegl1 libgl1-mesa-dri) or set MUJOCO_GL=osmesa; only reacher and cube need it"
+        return Finding("MuJoCo renderer", f"{renderer}: {type(error).__name__}: {error}", False, advice)
+    return Finding("MuJoCo renderer", f"{renderer} works (mujoco {mujoco.__version__})")
+
+
+def _optional(package: str, use: str, advice: str) -> Finding:
+    there = importlib.util.find_spec(package) is not None
+    return Finding(package, "installed" if there else "not installed", advice="" if there else f"optional, for {use}: {advice}")
+
+
+def run_doctor(console: Console, out: Path | None) -> bool:
+    """Show the findings; true when nothing that is needed is missing."""
+    findings = examine()
+    table = Table(title="phylatent doctor")
+    for column in ("", "what", "found", "what to do"):
+        table.add_column(column)
+    for finding in findings:
+        mark = "[green]ok[/]" if finding.good else "[red]missing[/]"
+        advice = finding.advice if not finding.good or finding.what in ("device", "wandb") else ""
+        table.add_row(mark, finding.what, finding.found, advice)
+    console.print(table)
+    if out is not None:
+        write_json(out, {"findings": [asdict(finding) for finding in findings], "provenance": provenance()})
+    return all(finding.good for finding in findings)

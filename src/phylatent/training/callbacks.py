@@ -1,0 +1,148 @@
+"""What happens around a training step: progress, validation, checkpoints, and an orderly stop on Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import lightning as L
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from phylatent.errors import Interrupted
+from phylatent.training.module import TrainingModule
+from phylatent.training.validation import Validator
+
+CHECKPOINTS = "checkpoints"
+KEPT = 2
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """A run's checkpoints, oldest first."""
+    return sorted((directory / CHECKPOINTS).glob("step-*.ckpt"))
+
+
+class ProgressBar(L.Callback):
+    """Losses, clips per second and time left, on rank 0's terminal."""
+
+    def __init__(self, console: Console, clips_per_step: int) -> None:
+        self.console, self.clips_per_step = console, clips_per_step
+        self.progress: Progress | None = None
+
+    def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        assert isinstance(module, TrainingModule)
+        self.started, self.first_step = time.perf_counter(), trainer.global_step
+        if not trainer.is_global_zero:
+            return
+        self.progress = Progress(
+            TextColumn("train"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[losses]}"),
+            console=self.console,
+            transient=True,
+        )
+        self.task = self.progress.add_task("train", total=module.total_steps, completed=trainer.global_step, losses="")
+        self.progress.start()
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        assert isinstance(module, TrainingModule)
+        elapsed = time.perf_counter() - self.started
+        rate = self.clips_per_step * (trainer.global_step - self.first_step) / elapsed
+        module.log("train/clips_per_second", rate)
+        if self.progress is not None:
+            losses = " ".join(f"{name} {value:.3g}" for name, value in module.latest.items())
+            self.progress.update(self.task, completed=trainer.global_step, losses=f"{rate:.0f} clips/s  {losses}")
+
+    def _stop(self) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+            self.progress = None
+
+    def on_train_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        self._stop()
+
+    def on_exception(self, trainer: L.Trainer, module: L.LightningModule, exception: BaseException) -> None:
+        self._stop()
+
+
+class Validation(L.Callback):
+    """Validates every so many steps and after the last one; logs under `val/` and prints one line."""
+
+    def __init__(self, validator: Validator, every: int, say: Callable[[str], None]) -> None:
+        self.validator, self.every, self.say = validator, every, say
+        self.last: dict[str, float] = {}
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        assert isinstance(module, TrainingModule)
+        step = trainer.global_step
+        if step % self.every and step < module.total_steps:
+            return
+        self.last = self.validator(module.graph, module.settings.seed)
+        for logger in trainer.loggers:
+            logger.log_metrics({f"val/{name}": value for name, value in self.last.items()}, step)
+        shown = "  ".join(f"{name} {value:.4g}" for name, value in self.last.items())
+        self.say(f"step {step}/{module.total_steps}, held-out: {shown}")
+
+
+class Checkpoints(L.Callback):
+    """Saves by step and by time, and once more on Ctrl-C or SIGTERM, always between two whole steps.
+
+    Every process decides alike, so that all of them save or stop at the same step.
+    """
+
+    def __init__(self, directory: Path, every: int, minutes: float, how_to_go_on: str) -> None:
+        self.directory, self.every, self.minutes, self.how_to_go_on = directory, every, minutes, how_to_go_on
+        self.asked_to_stop = False
+        self.previous: dict[int, Any] = {}
+
+    def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        self.saved_at = time.monotonic()
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.previous[number] = signal.signal(number, self._ask)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        """The first signal asks for a stop after this step; a second one is served as usual."""
+        self.asked_to_stop = True
+        self._restore_signals()
+
+    def _restore_signals(self) -> None:
+        for number, handler in self.previous.items():
+            signal.signal(number, handler)
+        self.previous = {}
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        assert isinstance(module, TrainingModule)
+        decide = trainer.strategy.reduce_boolean_decision
+        stop = decide(self.asked_to_stop, all=False)
+        due = decide(time.monotonic() - self.saved_at >= 60 * self.minutes, all=False)
+        if stop or due or trainer.global_step % self.every == 0 or trainer.global_step == module.total_steps:
+            self._save(trainer)
+        if stop and trainer.global_step < module.total_steps:
+            raise Interrupted(f"stopped after step {trainer.global_step}, which is saved; go on with: {self.how_to_go_on}")
+
+    def _save(self, trainer: L.Trainer) -> None:
+        trainer.save_checkpoint(self.directory / CHECKPOINTS / f"step-{trainer.global_step:08d}.ckpt")
+        self.saved_at = time.monotonic()
+        if trainer.is_global_zero:
+            for old in checkpoints(self.directory)[:-KEPT]:
+                old.unlink()
+
+    def on_train_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        self._restore_signals()
+
+    def on_exception(self, trainer: L.Trainer, module: L.LightningModule, exception: BaseException) -> None:
+        self._restore_signals()

@@ -1,0 +1,81 @@
+"""A run's directory: who may write into it, and what it holds.
+
+config.yaml  run.json  train.csv  validation.csv  tensorboard/  checkpoints/  and, once finished, model/ and result.json
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from phylatent.composition import save_config
+from phylatent.errors import UserError
+from phylatent.models.world_model import WorldModel
+from phylatent.records import home, is_disk_full, write_json
+from phylatent.schema import Config
+
+CONFIG, RECORD, RESULT, MODEL = "config.yaml", "run.json", "result.json", "model"
+
+
+def default_directory(config: Config) -> Path:
+    return home() / "runs" / f"{config.task}-{config.preset}-{config.variant}-seed{config.seed}"
+
+
+def go_on_command(directory: Path) -> str:
+    return f"phylatent train out={directory} resume=true"
+
+
+@contextlib.contextmanager
+def claim(directory: Path, config: Config, *, resume: bool) -> Iterator[None]:
+    """Take the directory for this run; it is an error if another run has it, finished or not, or is writing to it."""
+    if not resume and directory.exists() and any(directory.iterdir()):
+        what = "holds a run" if (directory / CONFIG).exists() else "is not empty"
+        raise UserError(
+            f"{directory} {what} and will not be overwritten; choose another out=, delete it, "
+            f"or continue it with: {go_on_command(directory)}"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = directory / ".lock"
+    with lock.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"another process is training in {directory}; wait for it, or choose another out=") from error
+        if not (directory / CONFIG).exists():
+            save_config(config, directory / CONFIG)
+        yield
+
+
+def check_data(directory: Path, facts: dict[str, Any]) -> None:
+    """Remember what data the run trains on, and refuse to continue it on other data."""
+    record = directory / RECORD
+    if record.exists():
+        before = json.loads(record.read_text())["data"]
+        if before["fingerprint"] != facts["fingerprint"]:
+            raise UserError(
+                f"the data in {facts['name']} is not what the run in {directory} was trained on "
+                f"({before['name']}, {before['episodes']} episodes); give it that data again, or start a new run with out="
+            )
+        return
+    write_json(record, {"data": facts})
+
+
+def export(model: WorldModel, directory: Path) -> Path:
+    """`model/` appears whole or not at all."""
+    final, temporary = directory / MODEL, directory / f".{MODEL}.partial"
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        model.save_pretrained(temporary)
+    except Exception as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if is_disk_full(error):
+            raise UserError(f"no space left on the disk while writing {final}; free some and continue the run") from error
+        raise
+    shutil.rmtree(final, ignore_errors=True)
+    temporary.rename(final)
+    return final

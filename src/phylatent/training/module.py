@@ -1,0 +1,64 @@
+"""The Lightning module: one step of the graph, its optimiser, and the watch over its losses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor
+
+from phylatent import distributed
+from phylatent.data.windows import Batch
+from phylatent.draws import Draws
+from phylatent.errors import PhylatentError
+from phylatent.schema import Config, TrainConfig
+from phylatent.training.graph import TrainingGraph
+
+
+class LossNotFinite(PhylatentError):
+    """Names the terms that went wrong; where to go on from is added by the run."""
+
+
+def rate_factor(step: int, train: TrainConfig, total_steps: int) -> float:
+    """What the base rate is multiplied by at a step. The schedule has its own length, whatever the stopping step."""
+    length = train.schedule_steps or total_steps
+    warmup = round(train.warmup * length)
+    if step < warmup:
+        return (step + 1) / warmup
+    if train.schedule == "constant":
+        return 1.0
+    done = min(1.0, (step - warmup) / max(1, length - warmup))
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
+class TrainingModule(L.LightningModule):
+    def __init__(self, graph: TrainingGraph, config: Config, total_steps: int) -> None:
+        super().__init__()
+        self.graph = graph
+        self.settings = config
+        self.total_steps = total_steps
+        self.latest: dict[str, float] = {}
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        draws = Draws(self.settings.seed, self.global_step, self.device)
+        losses = self.graph(*batch, draws)
+        values = distributed.mean_across(torch.stack([losses.total, *losses.terms.values()]).float())
+        self.latest = dict(zip(["loss", *losses.terms], values.tolist(), strict=True))
+        self._stop_unless_finite()
+        rate = self.optimizers().param_groups[0]["lr"]  # type: ignore[union-attr]
+        self.log_dict({f"train/{name}": value for name, value in self.latest.items()} | {"train/lr": rate})
+        return losses.total
+
+    def _stop_unless_finite(self) -> None:
+        broken = [name for name, value in self.latest.items() if name != "loss" and not math.isfinite(value)]
+        if broken or not math.isfinite(self.latest["loss"]):
+            named = " and ".join(broken) or "the weighted sum"
+            raise LossNotFinite(f"the loss of {named} is not finite at step {self.global_step}; training stopped")
+
+    def configure_optimizers(self) -> Any:
+        train = self.settings.train
+        optimizer = torch.optim.AdamW(self.graph.parameters(), lr=train.lr, weight_decay=train.weight_decay)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, train, self.total_steps))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

@@ -1,0 +1,291 @@
+"""A training run from configuration to exported model: started, resumed, on one process or several."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.loggers.logger import Logger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from rich.console import Console
+from torch.utils.data import DataLoader
+
+from phylatent.composition import load_config, to_dict
+from phylatent.data.readers import open_episodes
+from phylatent.data.stats import Split, Statistics, fit_statistics, split_episodes
+from phylatent.data.windows import StepSampler, Windows, as_it_is, steps_per_epoch
+from phylatent.errors import UserError
+from phylatent.models.world_model import with_facts
+from phylatent.records import data_path, provenance, write_json
+from phylatent.schema import Config
+from phylatent.tasks import get_task
+from phylatent.training.callbacks import Checkpoints, ProgressBar, Validation, checkpoints
+from phylatent.training.directory import (
+    CONFIG,
+    RESULT,
+    check_data,
+    claim,
+    default_directory,
+    export,
+    go_on_command,
+)
+from phylatent.training.graph import TrainingGraph, build
+from phylatent.training.module import LossNotFinite, TrainingModule
+from phylatent.training.storage import AtomicCheckpointIO, CsvTables, load_checkpoint
+from phylatent.training.validation import make_validator
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    directory: Path
+    steps: int
+    seconds: float
+    peak_memory_gb: float
+    validation: dict[str, float]
+
+
+def train(config: Config, *, out: Path | None = None, resume: bool = False) -> TrainResult:
+    """Train, export to `out/model`, and leave `out/result.json`. `resume` continues what `out` holds."""
+    directory = out or default_directory(config)
+    if resume:
+        if not (directory / CONFIG).exists():
+            raise UserError(f"there is no run in {directory} to resume; leave out resume=true to start one")
+        if (directory / RESULT).exists():
+            return read_result(directory)
+    # With several processes Lightning starts this very command again for each: only the first one claims the directory.
+    owner = claim(directory, config, resume=resume) if _is_main() else contextlib.nullcontext()
+    with owner:
+        return _train(config, directory)
+
+
+def resumed_config(directory: Path, overrides: Sequence[str]) -> Config:
+    """The configuration of the run in a directory, which `device` and `devices` alone may change."""
+    for override in overrides:
+        if override.partition("=")[0] not in ("device", "devices", "train.loader_workers"):
+            raise UserError(f"a resumed run keeps its own configuration; leave out {override}, or start a new run")
+    return load_config(directory / CONFIG, overrides)
+
+
+def read_result(directory: Path) -> TrainResult:
+    record = json.loads((directory / RESULT).read_text())
+    return TrainResult(directory, **{key: record[key] for key in ("steps", "seconds", "peak_memory_gb", "validation")})
+
+
+def _train(config: Config, directory: Path) -> TrainResult:
+    started = time.perf_counter()
+    _quiet()
+    device = resolve_device(config.device)
+    if device == "cpu":
+        torch.set_num_threads(max(1, _cores() // config.devices))
+
+    task = get_task(config.task)
+    episodes = open_episodes(data_path(config), task)
+    split = split_episodes(len(episodes.lengths), config.split)
+    facts = {"name": episodes.path.name, "episodes": len(episodes.lengths), "fingerprint": episodes.fingerprint()}
+    if _is_main():
+        check_data(directory, facts)
+    statistics = fit_statistics(episodes, task, split.train)
+    graph = build(config, statistics.action, statistics.target)
+
+    windows = Windows(episodes, split.train, config.clip)
+    total_steps = planned_steps(config, len(windows))
+    latest = next(iter(checkpoints(directory)[::-1]), None)
+    first_step = check_fits(latest, graph) if latest else 0
+    console = Console(stderr=True, quiet=not _is_main())
+
+    validator = make_validator(config, task, episodes, split)
+    validation = Validation(validator, config.train.validate_every, console.print)
+    callbacks = [
+        ProgressBar(console, config.train.batch_size),
+        validation,
+        Checkpoints(directory, config.train.checkpoint_every, config.train.checkpoint_minutes, go_on_command(directory)),
+    ]
+    trainer = _trainer(config, device, directory, first_step, total_steps, callbacks)
+    module = TrainingModule(graph, config, total_steps)
+    loader = _loader(config, windows, total_steps, first_step, trainer)
+    if _is_main():
+        where = f"from step {first_step} " if first_step else ""
+        console.print(f"training {config.variant} on {config.task} {where}to step {total_steps} → {directory}")
+    try:
+        trainer.fit(module, loader, ckpt_path=latest, weights_only=True)
+    except LossNotFinite as error:
+        good = next(iter(checkpoints(directory)[::-1]), None)
+        raise LossNotFinite(f"{error}. Last good checkpoint: {good or 'none yet'}") from error
+
+    result = TrainResult(
+        directory=directory,
+        steps=trainer.global_step,
+        seconds=round(time.perf_counter() - started, 1),
+        peak_memory_gb=round(peak_memory_gb(), 2),
+        validation=validation.last or _last_validation(directory),
+    )
+    if _is_main():
+        _finish(config, graph, statistics, split, facts, result)
+    return result
+
+
+def _finish(
+    config: Config,
+    graph: TrainingGraph,
+    statistics: Statistics,
+    split: Split,
+    data: dict[str, Any],
+    result: TrainResult,
+) -> None:
+    made = provenance() | {"data": data, "seed": config.seed, "step": result.steps, "config": to_dict(config)}
+    model = graph.world_model
+    model.config = with_facts(
+        model.config, action=statistics.action, target=statistics.target, split=split.to_dict(), provenance=made
+    )
+    model._hub_mixin_config = model.config
+    export(model, result.directory)
+    record = asdict(result) | {"directory": result.directory.name, "provenance": made}
+    write_json(result.directory / RESULT, record)
+
+
+def planned_steps(config: Config, windows: int) -> int:
+    train = config.train
+    per_epoch = steps_per_epoch(windows, train.batch_size, train.max_steps_per_epoch)
+    return train.steps or train.epochs * per_epoch
+
+
+def check_fits(path: Path, graph: TrainingGraph) -> int:
+    """The step a checkpoint is at; an error if it is of another shape than the run's graph."""
+    checkpoint = load_checkpoint(path)
+    saved = {name.removeprefix("graph."): tensor.shape for name, tensor in checkpoint["state_dict"].items()}
+    ours = {name: tensor.shape for name, tensor in graph.state_dict().items()}
+    for name in sorted(saved.keys() ^ ours.keys()):
+        holder = "the checkpoint" if name in saved else "the run's configuration"
+        raise UserError(f"{path} does not fit this run: only {holder} has {name}; was config.yaml changed?")
+    for name, shape in ours.items():
+        if saved[name] != shape:
+            raise UserError(
+                f"{path} does not fit this run: {name} is {list(saved[name])} in the checkpoint and {list(shape)} in the "
+                "run's configuration; was config.yaml changed?"
+            )
+    return int(checkpoint["global_step"])
+
+
+def resolve_device(name: str) -> str:
+    """`auto` takes CUDA, then MPS, then the CPU."""
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return next(device for device, there in found.items() if there)
+    if name not in found:
+        raise UserError(f"device is {name!r}; it must be auto, {', '.join(found)}")
+    if not found[name]:
+        raise UserError(f"device={name} was asked for, but this machine has none; use device=auto")
+    return name
+
+
+def peak_memory_gb() -> float:
+    """Of this process since it started (kilobytes on Linux, bytes on macOS)."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e9 if sys.platform == "darwin" else 1e6)
+
+
+def _trainer(
+    config: Config, device: str, directory: Path, first_step: int, total_steps: int, callbacks: list[L.Callback]
+) -> L.Trainer:
+    precision = config.train.precision
+    if precision == "auto":
+        precision = "bf16" if device == "cuda" else "fp32"
+    loggers: list[Logger] = [
+        CsvTables(directory, first_step),
+        TensorBoardLogger(directory, name="", version="tensorboard"),
+    ]
+    if config.train.wandb:
+        loggers.append(_wandb(config, directory))
+    return L.Trainer(
+        accelerator="gpu" if device == "cuda" else device,
+        devices=config.devices,
+        strategy="ddp" if config.devices > 1 else "auto",
+        precision="bf16-mixed" if precision == "bf16" else "32-true",
+        max_steps=total_steps,
+        max_epochs=-1,
+        gradient_clip_val=config.train.clip_norm or None,
+        log_every_n_steps=config.train.log_every,
+        callbacks=callbacks,
+        logger=loggers,
+        plugins=[AtomicCheckpointIO()],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        default_root_dir=directory,
+    )
+
+
+def _wandb(config: Config, directory: Path) -> Logger:
+    try:
+        import wandb  # noqa: F401
+    except ImportError as error:
+        raise UserError("train.wandb=true needs the wandb package: pip install 'phylatent[wandb]'") from error
+    from lightning.pytorch.loggers import WandbLogger
+
+    return WandbLogger(project="phylatent", name=directory.name, save_dir=directory, config=to_dict(config))
+
+
+def _loader(config: Config, windows: Windows, total_steps: int, first_step: int, trainer: L.Trainer) -> DataLoader:
+    sampler = StepSampler(
+        len(windows),
+        config.train.batch_size,
+        seed=config.seed,
+        total_steps=total_steps,
+        max_steps_per_epoch=config.train.max_steps_per_epoch,
+        first_step=first_step,
+        rank=trainer.global_rank,
+        world_size=trainer.world_size,
+    )
+    workers = config.train.loader_workers
+    return DataLoader(
+        windows,
+        batch_sampler=sampler,
+        collate_fn=as_it_is,
+        num_workers=workers,
+        pin_memory=trainer.strategy.root_device.type == "cuda",
+        persistent_workers=workers > 0,
+        multiprocessing_context="spawn" if workers else None,
+    )
+
+
+def _last_validation(directory: Path) -> dict[str, float]:
+    """For a run that was killed between its last step and its export."""
+    rows = CsvTables.read(directory / CsvTables.FILES["val"])
+    return {name: float(value) for name, value in rows[-1].items() if name != "step"} if rows else {}
+
+
+def _is_main() -> bool:
+    return rank_zero_only.rank in (0, None)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _quiet() -> None:
+    """Lightning's advice that does not apply: our sampler resumes by step, and its data is read ahead where it matters."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for message in (
+        ".*does not have many workers.*",
+        ".*your dataloader is not resumable.*",
+        ".*`IterableDataset` has `__len__` defined.*",
+        ".*Checkpoint directory .* exists and is not empty.*",
+        ".*tensorboardX.*",
+        ".*TypedStorage is deprecated.*",
+    ):
+        warnings.filterwarnings("ignore", message=message)
+

@@ -1,0 +1,114 @@
+"""Lightning's files, made safe: checkpoints that are whole or absent and hold no code, tables that survive a resume."""
+
+from __future__ import annotations
+
+import csv
+import pickle
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import torch
+from lightning.fabric.plugins import CheckpointIO
+from lightning.pytorch.loggers.logger import Logger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from phylatent.errors import UserError
+from phylatent.records import atomic
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Tensors and plain values only; a pickle that would run code is refused."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise UserError(f"there is no checkpoint {path}") from error
+    except (pickle.UnpicklingError, RuntimeError, EOFError, BadZipFile, ValueError, KeyError) as error:
+        raise UserError(
+            f"{path} is not a whole phylatent checkpoint ({' '.join(str(error).split())[:120]}); "
+            "delete it to go on from the one before it"
+        ) from error
+
+
+class AtomicCheckpointIO(CheckpointIO):
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        with atomic(Path(path)) as temporary:
+            torch.save(checkpoint, temporary)
+
+    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
+        return load_checkpoint(Path(path))
+
+    def remove_checkpoint(self, path: Any) -> None:
+        Path(path).unlink(missing_ok=True)
+
+
+class CsvTables(Logger):
+    """`train.csv` and `validation.csv`: a row a step, a column a metric.
+
+    Lightning's own CSV logger deletes the file of the run it resumes; this one keeps it up to the step it resumes from.
+    """
+
+    FILES = {"train": "train.csv", "val": "validation.csv"}  # noqa: RUF012
+
+    def __init__(self, directory: Path, first_step: int) -> None:
+        super().__init__()
+        self.directory = directory
+        self.headers: dict[str, list[str]] = {}
+        if rank_zero_only.rank in (0, None):
+            for name in self.FILES.values():
+                self._keep_until(directory / name, first_step)
+
+    @property
+    def name(self) -> str:
+        return "csv"
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
+        """The configuration is saved as config.yaml."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        for prefix, file in self.FILES.items():
+            row = {key.partition("/")[2]: value for key, value in metrics.items() if key.startswith(f"{prefix}/")}
+            if row:
+                self._append(self.directory / file, {"step": step, **row})
+
+    def _append(self, path: Path, row: dict[str, Any]) -> None:
+        header = self.headers.get(path.name)
+        if header is None and path.exists():
+            with path.open(newline="") as handle:
+                header = next(csv.reader(handle), None)
+        fresh = header is None
+        header = self.headers[path.name] = header or list(row)
+        with path.open("a", newline="") as handle:
+            writer = csv.DictWriter(handle, header)
+            if fresh:
+                writer.writeheader()
+            writer.writerow(row)
+
+    @staticmethod
+    def read(path: Path) -> list[dict[str, str]]:
+        if not path.exists():
+            return []
+        with path.open(newline="") as handle:
+            return list(csv.DictReader(handle))
+
+    @staticmethod
+    def _keep_until(path: Path, step: int) -> None:
+        rows = CsvTables.read(path)
+        if not rows:
+            return
+        # A training row carries the number of its step, counted from 0; a validation row how many steps were done.
+        last = step if path.name == CsvTables.FILES["val"] else step - 1
+        kept = [row for row in rows if row["step"].isdigit() and int(row["step"]) <= last]
+        if not kept:
+            path.unlink()
+            return
+        with atomic(path) as temporary, temporary.open("w", newline="") as handle:
+            writer = csv.DictWriter(handle, list(kept[0]))
+            writer.writeheader()
+            writer.writerows(kept)

@@ -1,0 +1,130 @@
+"""What is measured while it trains: held-out losses, the latents' effective rank, and a linear read-out of the physical state.
+
+A rank that falls tells collapse; a read-out that is good on training episodes only tells overfitting.
+"""
+
+# N frames, D latent, S physical target
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from phylatent import distributed
+from phylatent.data.readers import Episodes
+from phylatent.data.stats import Split, episode_rows
+from phylatent.data.windows import Windows, held_out_batches
+from phylatent.draws import Draws, derive_seed
+from phylatent.schema import Config, TaskSpec
+from phylatent.training.graph import TrainingGraph
+
+FRAMES_AT_ONCE = 128
+
+
+def effective_rank(z_ND: Tensor) -> float:
+    """exp of the entropy of the centred latents' normalised singular values: 1 on a line, D for an even cloud."""
+    values = torch.linalg.svdvals((z_ND - z_ND.mean(0)).double())
+    if values.sum() <= 0:
+        return 0.0
+    share = values / values.sum()
+    return float(torch.exp(-(share * share.clamp(min=1e-30).log()).sum()))
+
+
+def readout_r2(fit_z: Tensor, fit_s: Tensor, test_z: Tensor, test_s: Tensor) -> list[float]:
+    """R² per dimension of a linear map latents → targets, fitted on one set of rows and scored on another.
+
+    Rows with an unknown target are left out; a dimension that does not vary in the test rows has no R² (NaN).
+    """
+    fit_z, fit_s = _known(fit_z, fit_s)
+    test_z, test_s = _known(test_z, test_s)
+    mean_z, mean_s = fit_z.mean(0), fit_s.mean(0)
+    centred = fit_z - mean_z
+    gram = centred.T @ centred
+    ridge = 1e-6 * gram.diagonal().mean().clamp(min=1e-12)
+    weights = torch.linalg.solve(gram + ridge * torch.eye(len(gram), dtype=gram.dtype), centred.T @ (fit_s - mean_s))
+    residual = (test_s - (test_z - mean_z) @ weights - mean_s).square().sum(0)
+    spread = (test_s - test_s.mean(0)).square().sum(0)
+    return torch.where(spread > 0, 1 - residual / spread, torch.nan).tolist()
+
+
+def _known(z: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+    rows = ~s.isnan().any(-1)
+    return z[rows].double().cpu(), s[rows].double().cpu()
+
+
+@dataclass(frozen=True)
+class Validator:
+    """Fixed held-out windows and fixed rows of both splits: the same at every validation of a run.
+
+    Batches are the global ones; each process takes its own slice.
+    """
+
+    episodes: Episodes
+    windows: Windows
+    batches: Sequence[np.ndarray]
+    fit_rows: np.ndarray
+    test_rows: np.ndarray
+    names: tuple[str, ...]
+
+    @torch.no_grad()
+    def __call__(self, graph: TrainingGraph, seed: int) -> dict[str, float]:
+        training = graph.training
+        graph.eval()
+        try:
+            results = self._losses(graph, seed)
+            fit = self._latents(graph, self.fit_rows)
+            test = self._latents(graph, self.test_rows)
+        finally:
+            graph.train(training)
+        results["effective_rank"] = effective_rank(test[0])
+        r2 = readout_r2(*fit, *test)
+        return results | {f"r2/{name}": value for name, value in zip(self.names, r2, strict=True)}
+
+    def _losses(self, graph: TrainingGraph, seed: int) -> dict[str, float]:
+        device = graph.target_mean.device
+        sums: dict[str, float] = {}
+        for index, chosen in enumerate(self.batches):
+            batch = self.windows.__getitems__(list(_own(chosen)))
+            losses = graph(*(part.to(device) for part in batch), Draws(seed, f"validation/{index}", device))
+            values = distributed.mean_across(torch.stack([losses.total, *losses.terms.values()]).float())
+            for name, value in zip(["loss", *losses.terms], values.tolist(), strict=True):
+                sums[name] = sums.get(name, 0.0) + value / len(self.batches)
+        return sums
+
+    def _latents(self, graph: TrainingGraph, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        parts, at_once = [], FRAMES_AT_ONCE * distributed.world_size()
+        for first in range(0, len(rows), at_once):
+            frames = torch.from_numpy(self.episodes.frames(_own(rows[first : first + at_once])))
+            parts.append(distributed.gather_rows(graph.world_model.encode(frames).float()))
+        return torch.cat(parts), torch.from_numpy(self.episodes.targets[rows])
+
+
+def _own(chosen: np.ndarray) -> np.ndarray:
+    """This process's slice of what all of them share out."""
+    share = len(chosen) // distributed.world_size()
+    return chosen[distributed.rank() * share : (distributed.rank() + 1) * share]
+
+
+def make_validator(config: Config, task: TaskSpec, episodes: Episodes, split: Split) -> Validator:
+    windows = Windows(episodes, split.held_out, config.clip)
+    return Validator(
+        episodes=episodes,
+        windows=windows,
+        batches=held_out_batches(
+            len(windows), config.train.batch_size, count=config.train.validation_batches, devices=config.devices
+        ),
+        fit_rows=_choose(episode_rows(episodes, split.train), config, "train"),
+        test_rows=_choose(episode_rows(episodes, split.held_out), config, "held out"),
+        names=task.target.names,
+    )
+
+
+def _choose(rows: np.ndarray, config: Config, name: str) -> np.ndarray:
+    """Up to `readout_frames` rows, the same whatever the run's seed; a number that the processes can share evenly."""
+    order = np.random.default_rng(derive_seed("readout", name)).permutation(rows)
+    count = min(len(rows), config.train.readout_frames)
+    return order[: count - count % config.devices]

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from episode_files import columns, write_file
+
+from phylatent.data.readers import open_episodes
+from phylatent.data.stats import (
+    Split,
+    Statistics,
+    fit_normaliser,
+    fit_statistics,
+    split_episodes,
+    standardise,
+    unstandardise,
+)
+from phylatent.errors import UserError
+from phylatent.schema import Normaliser, SplitConfig
+from phylatent.tasks import get_task
+
+TASK = get_task("tworooms")
+
+
+def test_population_statistics_without_unknown_rows():
+    values = np.array([[1.0, 5.0], [3.0, 5.0], [np.nan, 700.0], [5.0, 5.0]], dtype=np.float32)
+    fitted = fit_normaliser(values)
+    assert fitted.mean == (3.0, 5.0)
+    assert fitted.std == (pytest.approx((8 / 3) ** 0.5), 0.0)
+
+
+def test_a_constant_with_rounding_noise_is_a_constant():
+    values = np.full((1000, 1), 0.1, dtype=np.float32)
+    values[::2] = np.nextafter(np.float32(0.1), np.float32(1))
+    assert fit_normaliser(values).std == (0.0,)
+
+
+def test_a_small_signal_is_a_signal():
+    assert fit_normaliser(np.array([[1e-4], [2e-4]])).std == (pytest.approx(0.5e-4),)
+
+
+def test_nothing_but_unknown_rows():
+    with pytest.raises(UserError, match="none of 3 rows"):
+        fit_normaliser(np.full((3, 2), np.nan))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_standardise_and_back(kind):
+    by = Normaliser(mean=(1.0, 7.0), std=(2.0, 0.0))
+    block = kind(np.array([[3.0, 7.0, -1.0, 9.0]], dtype=np.float32))
+    z = standardise(block, by)
+    assert type(z) is type(block)
+    assert z.dtype == block.dtype
+    assert z.tolist() == [[1.0, 0.0, -1.0, 0.0]]
+    assert unstandardise(z, by).tolist() == [[3.0, 7.0, -1.0, 7.0]]
+
+
+def test_statistics_of_training_episodes_only(tmp_path):
+    lengths = (4, 3, 5)
+    values = columns(lengths)
+    values["action"][:3] = [[1, 0], [2, 0], [3, 0]]
+    values["action"][3] = 99
+    values["action"][4:6] = 1000
+    replace = {name: values[name] for name in ("action",)}
+    episodes = open_episodes(write_file(tmp_path / "data.h5", lengths, replace=replace), TASK)
+    fitted = fit_statistics(episodes, TASK, [0])
+    assert fitted.action.mean == (2.0, 0.0)
+    assert fitted.action.std == (pytest.approx((2 / 3) ** 0.5), 0.0)
+    assert fitted.target.mean == (1.5, -1.5)
+    assert Statistics.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
+
+
+def test_blocks_count_as_single_actions(tmp_path):
+    path = write_file(tmp_path / "data.h5", (3, 3), stride=2, attributes={"frame_stride": 2})
+    episodes = open_episodes(path, TASK)
+    fitted = fit_statistics(episodes, TASK, [0, 1])
+    raw = episodes.actions[[0, 1, 3, 4]].astype(np.float64).reshape(-1, 2)
+    np.testing.assert_allclose(fitted.action.mean, raw.mean(0))
+    np.testing.assert_allclose(fitted.action.std, raw.std(0))
+
+
+def test_split_by_episode():
+    split = split_episodes(50, SplitConfig(held_out=0.1, seed=3))
+    assert len(split.held_out) == 5
+    assert sorted(split.train + split.held_out) == list(range(50))
+    assert list(split.train) == sorted(split.train)
+    assert split == split_episodes(50, SplitConfig(held_out=0.1, seed=3))
+    assert split.held_out != split_episodes(50, SplitConfig(held_out=0.1, seed=4)).held_out
+    assert Split.from_dict(json.loads(json.dumps(split.to_dict()))) == split
+
+
+@pytest.mark.parametrize("share", [0.01, 0.99])
+def test_both_sides_of_a_split_get_an_episode(share):
+    split = split_episodes(2, SplitConfig(held_out=share))
+    assert (len(split.train), len(split.held_out)) == (1, 1)
+
+
+def test_one_episode_cannot_be_split():
+    with pytest.raises(UserError, match="at least 2"):
+        split_episodes(1, SplitConfig())
