@@ -266,7 +266,11 @@ def test_constant_latents_stay_finite(graph, value: float) -> None:
     for name in TERMS:
         seq = sequences(torch.float32)
         constant = Sequences(
-            **{**vars(seq), "z_BTD": torch.full_like(seq.z_BTD, value), "z_predicted_BHD": torch.full_like(seq.z_predicted_BHD, value)}
+            **{
+                **vars(seq),
+                "z_BTD": torch.full_like(seq.z_BTD, value),
+                "z_predicted_BHD": torch.full_like(seq.z_predicted_BHD, value),
+            }
         )
         assert graph.terms[name](constant, graph.world_model, DRAWS.named(name)).isfinite()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from episode_files import columns, write_file
 
+from episode_files import columns, write_file
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.errors import UserError
 from phylatent.tasks import get_task

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from episode_files import columns, write_file
 
+from episode_files import columns, write_file
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import (
     Split,

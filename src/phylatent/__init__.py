@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from phylatent.collection import collect, inspect
     from phylatent.composition import compose
     from phylatent.models.world_model import WorldModel
     from phylatent.training.graph import build
+    from phylatent.training.run import train
 
 _WHERE = {
-    "compose": "phylatent.composition",
-    "build": "phylatent.training.graph",
     "WorldModel": "phylatent.models.world_model",
+    "build": "phylatent.training.graph",
+    "collect": "phylatent.collection",
+    "compose": "phylatent.composition",
+    "inspect": "phylatent.collection",
+    "train": "phylatent.training.run",
 }
-__all__ = ["WorldModel", "build", "compose"]
+__all__ = ["WorldModel", "build", "collect", "compose", "inspect", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -98,7 +98,9 @@ def train(keys: Keys = None) -> None:
         configs = _configs(request)
     for config in configs:
         several = request.out and len(configs) > 1
-        directory = (request.out / f"seed{config.seed}" if several else request.out) if request.out else default_directory(config)
+        directory = (
+            (request.out / f"seed{config.seed}" if several else request.out) if request.out else default_directory(config)
+        )
         result = train_model(config, out=directory, resume=request.resume)
         if _speaks():
             shown = "  ".join(f"{name} {value:.4g}" for name, value in result.validation.items())

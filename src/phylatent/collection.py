@@ -26,7 +26,13 @@ def collect(config: Config, *, out: Path | None = None, console: Console | None 
     console = console or Console(quiet=True)
     started = time.perf_counter()
     existed = path.exists()
-    columns = (TextColumn("collect"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("episodes"), TimeRemainingColumn())
+    columns = (
+        TextColumn("collect"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("episodes"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("collect", total=config.collect.episodes)
         path = collect_episodes(
@@ -46,7 +52,9 @@ def collect(config: Config, *, out: Path | None = None, console: Console | None 
     return path
 
 
-def inspect(config: Config, *, path: Path | None = None, out: Path | None = None, console: Console | None = None) -> dict[str, Any]:
+def inspect(
+    config: Config, *, path: Path | None = None, out: Path | None = None, console: Console | None = None
+) -> dict[str, Any]:
     """What a data file holds, as a dictionary; also written to `out` with a sheet of sample frames."""
     path = path or data_path(config)
     task = get_task(config.task)

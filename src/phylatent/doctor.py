@@ -71,7 +71,9 @@ def _threads() -> Finding:
 
 def _disk() -> Finding:
     free = shutil.disk_usage(home()).free / 1e9
-    return Finding("disk", f"{free:.0f} GB free for runs and data", free > 2, "less than 2 GB free: set PHYLATENT_HOME elsewhere")
+    return Finding(
+        "disk", f"{free:.0f} GB free for runs and data", free > 2, "less than 2 GB free: set PHYLATENT_HOME elsewhere"
+    )
 
 
 def _simulator(task: TaskSpec) -> Finding:
@@ -80,7 +82,9 @@ def _simulator(task: TaskSpec) -> Finding:
         simulator.reset(0)
         frame = simulator.frame()
     except Exception as error:  # whatever is broken on this machine is the finding
-        return Finding(f"simulator {task.name}", f"{type(error).__name__}: {error}", False, "reinstall phylatent's dependencies")
+        return Finding(
+            f"simulator {task.name}", f"{type(error).__name__}: {error}", False, "reinstall phylatent's dependencies"
+        )
     return Finding(f"simulator {task.name}", f"{task.env_id} renders {frame.shape[1]}×{frame.shape[0]}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from phylatent.errors import UserError
 
-COMMAND_KEYS = ("out", "resume", "config", "quick")
+COMMAND_KEYS = ("out", "resume", "config")
 CHOICES = ("task", "preset", "variant")
 
 

@@ -89,9 +89,7 @@ def check_pixels(store: Columns) -> None:
             f"frames must be [rows, height, width, 3]: transpose the column"
         )
     if len(shape) != 4 or shape[3] != 3:
-        raise UserError(
-            f"column 'pixels' of {store.path} has shape {list(shape)}; frames must be [rows, height, width, 3]"
-        )
+        raise UserError(f"column 'pixels' of {store.path} has shape {list(shape)}; frames must be [rows, height, width, 3]")
 
 
 def _first_nan_row(store: Columns) -> int | None:

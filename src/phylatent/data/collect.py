@@ -28,9 +28,7 @@ Progress = Callable[[int, int], None]
 """(episodes done, episodes in all)"""
 
 
-def collect(
-    task: TaskSpec, settings: CollectConfig, *, seed: int, path: Path, progress: Progress | None = None
-) -> Path:
+def collect(task: TaskSpec, settings: CollectConfig, *, seed: int, path: Path, progress: Progress | None = None) -> Path:
     """Collect into `path` and return it; at once if it already holds exactly this collection."""
     path = Path(path)
     plan = make_plan(task, settings, seed)
@@ -102,9 +100,7 @@ def _locked(parts: Path, path: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UserError(
-                f"another process is collecting {path} right now; wait for it, or choose another file"
-            ) from error
+            raise UserError(f"another process is collecting {path} right now; wait for it, or choose another file") from error
         yield
 
 

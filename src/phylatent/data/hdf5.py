@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,11 @@ import hdf5plugin  # noqa: F401  registers Blosc, which published frames are com
 import numpy as np
 
 from phylatent.errors import UserError
+from phylatent.records import atomic
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# Chunk indices of HDF5 1.10: they find one frame among millions directly. Every h5py in use reads them.
+LIBVER = "v110"
 
 
 class HDF5Store:
@@ -69,6 +75,36 @@ class HDF5Store:
         return {**self.__dict__, "_file": None}
 
 
+class Sink(io.FileIO):
+    """A file that seems to take whatever is written. HDF5 2.0 crashes the process over a write that fails (a full disk), so
+    it is not told: the bytes are dropped, and `check` raises what happened."""
+
+    failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        try:
+            while rest and self.failure is None:
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self.failure = error
+        return size
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[tuple[h5py.File, Sink]]:
+    """An HDF5 file to fill. It takes its name once it is whole; call the sink's `check` now and then to fail early."""
+    with atomic(path) as temporary, Sink(temporary, "w+") as sink:
+        with h5py.File(sink, "w", libver=LIBVER) as file:
+            yield file, sink
+        sink.check()
+
+
 def _open(path: Path, **settings: Any) -> h5py.File:
     if not h5py.is_hdf5(path):
         with path.open("rb") as handle:
@@ -78,8 +114,9 @@ def _open(path: Path, **settings: Any) -> h5py.File:
         found = "empty" if not start else "not an HDF5 file, or one without its beginning"
         raise UserError(f"{path} is {found}; data= expects an HDF5 file as `phylatent collect` writes it")
     try:
-        # Many cluster file systems do not lock; reading does not depend on it.
-        return h5py.File(path, "r", locking="best-effort", **settings)
+        # Many cluster file systems do not lock, and reading does not depend on it. SWMR mode, since a process in which the
+        # file is open without it cannot open it with stable-worldmodel too.
+        return h5py.File(path, "r", locking="best-effort", swmr=True, **settings)
     except OSError as error:
         if "truncated" in str(error):
             raise UserError(

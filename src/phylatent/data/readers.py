@@ -133,9 +133,7 @@ def locate(path: Path, task: TaskSpec) -> Path:
     if not files:
         for parts in sorted(path.glob("*.parts")):
             _check_not_in_progress(parts, parts.with_suffix(""))
-        raise UserError(
-            f"directory {path} holds no {' or '.join(SUFFIXES)} file; check data=, or collect first: {again}"
-        )
+        raise UserError(f"directory {path} holds no {' or '.join(SUFFIXES)} file; check data=, or collect first: {again}")
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
         raise UserError(f"directory {path} holds {len(files)} data files ({names}); name one of them in data=")

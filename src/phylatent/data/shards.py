@@ -14,14 +14,13 @@ import h5py
 import hdf5plugin
 import numpy as np
 
-from phylatent.records import atomic, provenance
+from phylatent.data.hdf5 import new_file
+from phylatent.records import provenance
 from phylatent.schema import Row, TaskSpec
 from phylatent.simulator import Simulator
 
 # On TwoRooms frames lz4hc reads as fast as lz4 (128 frames of 64 px in 1.5 ms; zstd: 6 ms) at little more than zstd's size.
 COMPRESSION = hdf5plugin.Blosc(cname="lz4hc", clevel=5, shuffle=hdf5plugin.Blosc.NOSHUFFLE)
-# Chunk indices of HDF5 1.10: they find one frame among millions directly. Every h5py in use reads them.
-LIBVER = "v110"
 
 
 @dataclass(frozen=True)
@@ -90,30 +89,31 @@ def write_shard(
     simulator: Simulator, task: TaskSpec, plan: Plan, parts: Path, shard: int, on_episode: Callable[[], None]
 ) -> None:
     members = plan.members(shard)
-    with atomic(shard_path(parts, shard)) as temporary, h5py.File(temporary, "w", libver=LIBVER) as file:
+    with new_file(shard_path(parts, shard)) as (file, sink):
         for position, episode in enumerate(members):
-            columns = record_episode(simulator, task, plan, episode)
-            for name, values in columns.items():
+            for name, values in record_episode(simulator, task, plan, episode).items():
                 if position == 0:
                     _create(file, name, (plan.rows * len(members), *values.shape[1:]), values.dtype)
                 file[name][position * plan.rows : (position + 1) * plan.rows] = values
+            sink.check()
             on_episode()
 
 
 def merge_shards(plan: Plan, parts: Path, path: Path) -> None:
     """All shards as one file, which has its name only once it is whole. Memory: one shard's small columns."""
-    with atomic(path) as temporary, h5py.File(temporary, "w", libver=LIBVER) as file:
+    with new_file(path) as (file, sink):
         start = 0
         for shard in range(plan.shards):
             with h5py.File(shard_path(parts, shard), "r") as source:
-                for name, column in source.items():
+                for name, part in source.items():
                     if shard == 0:
-                        _create(file, name, (plan.rows * plan.episodes, *column.shape[1:]), column.dtype)
+                        _create(file, name, (plan.rows * plan.episodes, *part.shape[1:]), part.dtype)
                     if name == "pixels":
-                        _copy_chunks(column, file[name], start)
+                        _copy_chunks(part, file[name], start)
                     else:
-                        file[name][start : start + len(column)] = column[:]
-                start += plan.rows * len(plan.members(shard))
+                        file[name][start : start + len(part)] = part[:]
+            start += plan.rows * len(plan.members(shard))
+            sink.check()
         file["ep_len"] = np.full(plan.episodes, plan.rows, dtype=np.int32)
         file["ep_offset"] = np.arange(plan.episodes, dtype=np.int64) * plan.rows
         file.attrs.update(

@@ -108,8 +108,7 @@ class StepSampler(Sampler[list[int]]):
     ) -> None:
         if batch_size % world_size:
             raise UserError(
-                f"train.batch_size is {batch_size}, shared by {world_size} processes; "
-                f"it must be a multiple of {world_size}"
+                f"train.batch_size is {batch_size}, shared by {world_size} processes; it must be a multiple of {world_size}"
             )
         self.windows = windows
         self.batch_size = batch_size

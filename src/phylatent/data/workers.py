@@ -11,6 +11,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,32 @@ class Failure:
 
 
 def run_here(job: Job, shards: Sequence[int], on_episode: Callable[[], None]) -> None:
-    simulator = Simulator(job.task, job.plan.frame_size)
+    with _one_thread():
+        try:
+            simulator = Simulator(job.task, job.plan.frame_size)
+            for shard in shards:
+                write_shard(simulator, job.task, job.plan, job.parts, shard, on_episode)
+            simulator.close()
+        except Exception as error:
+            raise _told(error, job) from error
+
+
+def _told(error: Exception, job: Job) -> PhylatentError:
+    """What environments and policies raise can be anything; the user gets a sentence."""
+    if isinstance(error, PhylatentError):
+        return type(error)(str(error))
+    return PhylatentError(f"collecting {job.task.name} failed: {type(error).__name__}: {error}")
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Drawing a frame is too little work to share: several threads mostly wait for each other, and for other programs."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
-        for shard in shards:
-            write_shard(simulator, job.task, job.plan, job.parts, shard, on_episode)
+        yield
     finally:
-        simulator.close()
+        torch.set_num_threads(threads)
 
 
 def run_in_processes(job: Job, shards: Sequence[int], workers: int, on_episode: Callable[[], None]) -> None:
@@ -86,7 +107,9 @@ def _receive(pipe: Connection, process: Any) -> Any:
 def _started(job: Job, workers: int) -> Iterator[list[tuple[Connection, Any]]]:
     context = multiprocessing.get_context("spawn")
     processes: list[tuple[Connection, Any]] = []
-    # Ctrl-C reaches every process of a terminal; only this one should answer. Children inherit what is blocked.
+    # Ctrl-C reaches every process of a terminal; only this one should answer. Children inherit what is blocked, unless
+    # multiprocessing's own helper starts in between: it unblocks everything.
+    resource_tracker.ensure_running()
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         for _ in range(workers):
@@ -109,20 +132,17 @@ def _started(job: Job, workers: int) -> Iterator[list[tuple[Connection, Any]]]:
 
 def _work(job: Job, pipe: Connection) -> None:
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    # One thread each: the processes are the parallelism, and frames this small gain nothing from more.
-    torch.set_num_threads(1)
     try:
-        simulator = Simulator(job.task, job.plan.frame_size)
-        pipe.send(READY)
-        while (shard := pipe.recv()) is not None:
-            write_shard(simulator, job.task, job.plan, job.parts, shard, lambda: pipe.send(EPISODE))
+        with _one_thread():
+            simulator = Simulator(job.task, job.plan.frame_size)
             pipe.send(READY)
-        simulator.close()
-    except PhylatentError as error:
-        pipe.send(Failure(type(error), str(error), traceback.format_exc()))
+            while (shard := pipe.recv()) is not None:
+                write_shard(simulator, job.task, job.plan, job.parts, shard, lambda: pipe.send(EPISODE))
+                pipe.send(READY)
+            simulator.close()
     except Exception as error:
-        sentence = f"collecting {job.task.name} failed: {type(error).__name__}: {error}"
-        pipe.send(Failure(PhylatentError, sentence, traceback.format_exc()))
+        told = _told(error, job)
+        pipe.send(Failure(type(told), str(told), traceback.format_exc()))
 
 
 def _exit_with_parent() -> None:

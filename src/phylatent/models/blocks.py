@@ -157,9 +157,7 @@ class ConditionalBlock(nn.Module):
 class Predictor(nn.Module):
     """F_θ: latents and action embeddings of the context to the next latent at every context position, causally."""
 
-    def __init__(
-        self, *, frames: int, width: int, depth: int, heads: int, head_dim: int, hidden: int, dropout: float
-    ) -> None:
+    def __init__(self, *, frames: int, width: int, depth: int, heads: int, head_dim: int, hidden: int, dropout: float) -> None:
         super().__init__()
         self.pos_embedding = nn.Parameter(torch.randn(1, frames, width))
         blocks = [ConditionalBlock(width, heads, head_dim, hidden, dropout) for _ in range(depth)]

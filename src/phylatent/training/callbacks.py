@@ -27,11 +27,14 @@ def checkpoints(directory: Path) -> list[Path]:
     return sorted((directory / CHECKPOINTS).glob("step-*.ckpt"))
 
 
-class ProgressBar(L.Callback):
-    """Losses, clips per second and time left, on rank 0's terminal."""
+class Metrics(L.Callback):
+    """Every loss under its one name to the loggers, and to rank 0's terminal with clips per second and time left.
 
-    def __init__(self, console: Console, clips_per_step: int) -> None:
-        self.console, self.clips_per_step = console, clips_per_step
+    It comes before `Checkpoints`: what a checkpoint knows is in the tables by then.
+    """
+
+    def __init__(self, console: Console, clips_per_step: int, every: int) -> None:
+        self.console, self.clips_per_step, self.every = console, clips_per_step, every
         self.progress: Progress | None = None
 
     def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
@@ -55,12 +58,15 @@ class ProgressBar(L.Callback):
         self, trainer: L.Trainer, module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         assert isinstance(module, TrainingModule)
-        elapsed = time.perf_counter() - self.started
-        rate = self.clips_per_step * (trainer.global_step - self.first_step) / elapsed
-        module.log("train/clips_per_second", rate)
+        step = trainer.global_step
+        speed = self.clips_per_step * (step - self.first_step) / (time.perf_counter() - self.started)
+        if step % self.every == 0:
+            values = module.latest | {"lr": module.rate, "clips_per_second": speed}
+            for logger in trainer.loggers:
+                logger.log_metrics({f"train/{name}": value for name, value in values.items()}, step)
         if self.progress is not None:
             losses = " ".join(f"{name} {value:.3g}" for name, value in module.latest.items())
-            self.progress.update(self.task, completed=trainer.global_step, losses=f"{rate:.0f} clips/s  {losses}")
+            self.progress.update(self.task, completed=step, losses=f"{speed:.0f} clips/s  {losses}")
 
     def _stop(self) -> None:
         if self.progress is not None:

@@ -40,6 +40,8 @@ class TrainingModule(L.LightningModule):
         self.settings = config
         self.total_steps = total_steps
         self.latest: dict[str, float] = {}
+        """The last step's losses, as the mean over processes."""
+        self.rate = 0.0
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         draws = Draws(self.settings.seed, self.global_step, self.device)
@@ -47,8 +49,7 @@ class TrainingModule(L.LightningModule):
         values = distributed.mean_across(torch.stack([losses.total, *losses.terms.values()]).float())
         self.latest = dict(zip(["loss", *losses.terms], values.tolist(), strict=True))
         self._stop_unless_finite()
-        rate = self.optimizers().param_groups[0]["lr"]  # type: ignore[union-attr]
-        self.log_dict({f"train/{name}": value for name, value in self.latest.items()} | {"train/lr": rate})
+        self.rate = self.settings.train.lr * rate_factor(self.global_step, self.settings.train, self.total_steps)
         return losses.total
 
     def _stop_unless_finite(self) -> None:

@@ -32,7 +32,7 @@ from phylatent.models.world_model import with_facts
 from phylatent.records import data_path, provenance, write_json
 from phylatent.schema import Config
 from phylatent.tasks import get_task
-from phylatent.training.callbacks import Checkpoints, ProgressBar, Validation, checkpoints
+from phylatent.training.callbacks import Checkpoints, Metrics, Validation, checkpoints
 from phylatent.training.directory import (
     CONFIG,
     RESULT,
@@ -109,7 +109,7 @@ def _train(config: Config, directory: Path) -> TrainResult:
     validator = make_validator(config, task, episodes, split)
     validation = Validation(validator, config.train.validate_every, console.print)
     callbacks = [
-        ProgressBar(console, config.train.batch_size),
+        Metrics(console, config.train.batch_size, config.train.log_every),
         validation,
         Checkpoints(directory, config.train.checkpoint_every, config.train.checkpoint_minutes, go_on_command(directory)),
     ]
@@ -217,7 +217,6 @@ def _trainer(
         max_steps=total_steps,
         max_epochs=-1,
         gradient_clip_val=config.train.clip_norm or None,
-        log_every_n_steps=config.train.log_every,
         callbacks=callbacks,
         logger=loggers,
         plugins=[AtomicCheckpointIO()],
@@ -285,7 +284,6 @@ def _quiet() -> None:
         ".*`IterableDataset` has `__len__` defined.*",
         ".*Checkpoint directory .* exists and is not empty.*",
         ".*tensorboardX.*",
-        ".*TypedStorage is deprecated.*",
+        ".*isinstance.treespec, LeafSpec.*",
     ):
         warnings.filterwarnings("ignore", message=message)
-

@@ -44,7 +44,7 @@ class AtomicCheckpointIO(CheckpointIO):
 
 
 class CsvTables(Logger):
-    """`train.csv` and `validation.csv`: a row a step, a column a metric.
+    """`train.csv` and `validation.csv`: a column a metric, a row for the number of steps done.
 
     Lightning's own CSV logger deletes the file of the run it resumes; this one keeps it up to the step it resumes from.
     """
@@ -102,9 +102,7 @@ class CsvTables(Logger):
         rows = CsvTables.read(path)
         if not rows:
             return
-        # A training row carries the number of its step, counted from 0; a validation row how many steps were done.
-        last = step if path.name == CsvTables.FILES["val"] else step - 1
-        kept = [row for row in rows if row["step"].isdigit() and int(row["step"]) <= last]
+        kept = [row for row in rows if row["step"].isdigit() and int(row["step"]) <= step]
         if not kept:
             path.unlink()
             return

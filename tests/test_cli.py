@@ -1,0 +1,165 @@
+"""The command line: one clear sentence and exit code 2 for a mistake, nothing overwritten, help with an example."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import pytest
+
+from phylatent import __version__
+
+ROOT = Path(__file__).parents[1]
+
+
+def phylatent(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "phylatent", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=os.environ | {"COLUMNS": "200"} | environment)
+
+
+def test_version() -> None:
+    assert phylatent("--version").stdout.strip() == f"phylatent {__version__}"
+
+
+@pytest.mark.parametrize("command", ["demo", "collect", "inspect", "train", "doctor"])
+def test_help_has_an_example(command: str) -> None:
+    done = phylatent(command, "--help")
+    assert done.returncode == 0
+    assert f"Example: phylatent {command}" in done.stdout
+
+
+def assert_user_mistake(done: subprocess.CompletedProcess, sentence: str) -> None:
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert sentence in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (["train", "train.lrr=1"], "unknown key 'train.lrr'; did you mean 'train.lr'?"),
+        (["train", "task=two-rooms"], "unknown task 'two-rooms'; did you mean 'tworooms'?"),
+        (["train", "variant=phylatnt"], "did you mean 'phylatent'?"),
+        (["train", "data=nowhere.h5"], "nowhere.h5"),
+        (["train", "lewm"], "takes key=value arguments only; found 'lewm'"),
+        (["train", "seed=one"], "expected a whole number"),
+        (["train", "resume=true"], "resume=true needs out=DIR"),
+        (["train", "out=nowhere", "resume=true"], "nowhere"),
+        (["train", "config=nowhere.yaml"], "no configuration file"),
+        (["train", "device=tpu"], "device is 'tpu'"),
+        (["collect", "task=cube"], "cube"),
+        (["inspect", "nowhere.h5"], "nowhere.h5"),
+    ],
+)
+def test_mistakes(arguments: list[str], sentence: str, tmp_path: Path, tworooms_data: Path) -> None:
+    if "device=tpu" in arguments:
+        arguments = [*arguments, f"data={tworooms_data}", "preset=smoke"]
+    assert_user_mistake(phylatent(*arguments, cwd=tmp_path), sentence)
+    assert not list(tmp_path.rglob("*.h5"))
+    assert not list(tmp_path.rglob("model"))
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    done = phylatent("train", "data=nowhere.h5", "--debug", cwd=tmp_path)
+    assert "Traceback" in done.stderr
+    assert "UserError" in done.stderr
+
+
+def test_a_truncated_data_file(tworooms_data: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.h5"
+    cut.write_bytes(tworooms_data.read_bytes()[: tworooms_data.stat().st_size // 2])
+    before = cut.read_bytes()
+    for command in ("train", "inspect"):
+        assert_user_mistake(phylatent(command, "preset=smoke", f"data={cut}", cwd=tmp_path), str(cut))
+    assert cut.read_bytes() == before
+
+
+def test_data_of_another_task(tworooms_data: Path, tmp_path: Path) -> None:
+    done = phylatent("train", "preset=smoke", "task=pusht", f"data={tworooms_data}", cwd=tmp_path)
+    assert_user_mistake(done, "tworooms")
+
+
+def test_nan_in_an_action_that_is_used(tworooms_data: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "nan.h5"
+    broken.write_bytes(tworooms_data.read_bytes())
+    with h5py.File(broken, "r+") as file:
+        file["action"][3] = float("nan")
+    assert_user_mistake(phylatent("train", "preset=smoke", f"data={broken}", cwd=tmp_path), "row 3")
+
+
+def test_pixels_with_nan(tworooms_data: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "float.h5"
+    broken.write_bytes(tworooms_data.read_bytes())
+    with h5py.File(broken, "r+") as file:
+        pixels = file["pixels"][:].astype("float32")
+        pixels[5] = float("nan")
+        del file["pixels"]
+        file["pixels"] = pixels
+    done = phylatent("train", "preset=smoke", f"data={broken}", cwd=tmp_path)
+    assert_user_mistake(done, "float32")
+    assert "NaN" in done.stderr
+
+
+def test_collect_inspect_and_several_seeds(tmp_path: Path) -> None:
+    assert phylatent("collect", "preset=smoke", "collect.episodes=6", cwd=tmp_path).returncode == 0
+    record = json.loads((tmp_path / "data" / "tworooms-smoke.json").read_text())
+    assert record["config"]["collect"]["episodes"] == 6
+    inspected = phylatent("inspect", "preset=smoke", cwd=tmp_path)
+    assert inspected.returncode == 0
+    assert "transitions" in inspected.stdout
+    facts = json.loads((tmp_path / "runs" / "inspect-tworooms-smoke" / "inspect.json").read_text())
+    assert facts["transitions"] == 6 * 31
+    done = phylatent("train", "preset=smoke", "variant=lewm", "seed=3,4", "train.steps=2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "runs").glob("*seed*")} == {f"tworooms-smoke-lewm-seed{s}" for s in (3, 4)}
+
+
+def test_doctor(tmp_path: Path) -> None:
+    done = phylatent("doctor", f"out={tmp_path / 'doctor.json'}")
+    findings = {f["what"]: f for f in json.loads((tmp_path / "doctor.json").read_text())["findings"]}
+    assert done.returncode == (0 if all(f["good"] for f in findings.values()) else 1)
+    assert findings["simulator tworooms"]["good"]
+    assert {"Python", "device", "threads", "disk", "MuJoCo renderer", "versions"} <= findings.keys()
+
+
+def test_demo_does_not_do_a_stage_twice(tmp_path: Path) -> None:
+    first = phylatent("demo", "preset=smoke", "train.steps=3", PHYLATENT_HOME=str(tmp_path))
+    assert first.returncode == 0, first.stderr
+    assert "r2/x" in first.stdout
+    assert first.stdout.strip().endswith("comparison.json")
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.suffix in (".h5", ".safetensors", ".ckpt")}
+    assert kept
+    again = phylatent("demo", "preset=smoke", "train.steps=3", PHYLATENT_HOME=str(tmp_path))
+    assert again.returncode == 0
+    assert kept == {path: path.stat().st_mtime_ns for path in kept}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+def test_the_readmes_commands(tmp_path: Path) -> None:
+    """As they stand there, with the smoke preset put in the laptop's place; `make demo` and `make test` are CI's own."""
+    shown = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("phylatent ")]
+    assert len(shown) >= 5
+    for line in shown:
+        arguments = line.partition("#")[0].replace("laptop", "smoke").split()[1:]
+        if (
+            "preset=smoke" not in arguments
+            and arguments[0] in ("collect", "train", "demo", "inspect")
+            and "resume=true" not in arguments
+        ):
+            arguments.append("preset=smoke")
+        done = phylatent(*arguments, cwd=tmp_path)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    for script in blocks("python"):
+        done = subprocess.run(
+            [sys.executable, "-c", script.replace("laptop", "smoke")], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,156 @@
+"""Configurations: layers, types, names, and a saved file that gives the same run."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+from phylatent import compose
+from phylatent.composition import available, load_config, save_config
+from phylatent.errors import UserError
+from phylatent.tasks import all_tasks
+
+# tab:loss_weights and tab:auxiliary_hyperparameters, typed in from the paper a second time
+WEIGHTS = {
+    "cube": (0.25, 0.10, 0.05, 0.02, 0.01),
+    "tworooms": (0.20, 0.08, 0.03, 0.02, 0.01),
+    "reacher": (0.045, 0.025, 0.030, 0.015, 0.005),
+    "pusht": (0.090, 0.035, 0.060, 0.010, 0.005),
+}
+HYPER = {
+    "cube": (0.040, 0.030, 0.100, 0.080, 1.00, 0.03, 0.35),
+    "tworooms": (0.030, 0.020, 0.100, 0.080, 1.00, 0.05, 0.35),
+    "reacher": (0.012, 0.008, 0.025, 0.025, 0.35, 0.05, 0.10),
+    "pusht": (0.012, 0.008, 0.015, 0.018, 0.25, 0.05, 0.10),
+}
+TARGET_DIMS = {"cube": 28, "tworooms": 2, "reacher": 6, "pusht": 7}
+ACTION_DIMS = {"cube": 5, "tworooms": 2, "reacher": 2, "pusht": 2}
+
+
+@pytest.mark.parametrize("task", WEIGHTS)
+def test_the_papers_tables(task: str) -> None:
+    config = compose(task=task, preset="paper", variant="phylatent")
+    terms = config.objectives
+    assert tuple(terms[name].weight for name in ("psg", "fra", "svic", "casc", "ld")) == WEIGHTS[task]
+    assert (terms["pred"].weight, terms["sigreg"].weight) == (1.0, 0.09)
+    assert (
+        *(terms["svic"].brightness, terms["svic"].channel),
+        *(terms["casc"].action_noise, terms["casc"].margin_scale, terms["casc"].max_margin),
+        *(terms["ld"].sigma_min, terms["ld"].sigma_max),
+    ) == HYPER[task]
+    spec = all_tasks()[task]
+    assert spec.target.dim == TARGET_DIMS[task]
+    assert spec.action_dim == ACTION_DIMS[task]
+    assert config.train.max_steps_per_epoch == (None if task == "cube" else 10_000)
+
+
+def test_the_paper_preset() -> None:
+    config = compose(preset="paper")
+    train = config.train
+    assert (train.batch_size, train.lr, train.weight_decay, train.epochs, train.steps) == (32, 5e-5, 1e-3, 10, None)
+    assert (train.schedule, train.clip_norm, train.precision) == ("constant", 1.0, "auto")
+    assert (config.model.image_size, config.model.patch_size, config.model.width) == (224, 14, 192)
+    assert (config.model.predictor_depth, config.model.predictor_heads, config.model.predictor_mlp) == (6, 16, 2048)
+    assert (config.clip.frames, config.clip.stride, config.clip.context, config.clip.offset) == (4, 5, 3, 1)
+
+
+VARIANTS = {
+    "lewm": "pred sigreg",
+    "phylatent": "pred sigreg svic psg fra casc ld",
+    "no-psg-fra": "pred sigreg svic casc ld",
+    "no-svic": "pred sigreg psg fra casc ld",
+    "no-casc-ld": "pred sigreg svic psg fra",
+    "no-psg": "pred sigreg svic fra casc ld",
+    "no-fra": "pred sigreg svic psg casc ld",
+    "no-casc": "pred sigreg svic psg fra ld",
+    "no-ld": "pred sigreg svic psg fra casc",
+}
+
+
+def test_variants() -> None:
+    assert set(available("variants")) == set(VARIANTS)
+    for name, terms in VARIANTS.items():
+        assert " ".join(compose(variant=name).terms) == terms
+
+
+def test_the_command_line_wins_and_types_are_checked() -> None:
+    config = compose(overrides=["train.lr=2e-3", "train.steps=null", "pred.stop_gradient=false", "data=a=b.h5"])
+    assert config.train.lr == 2e-3
+    assert config.train.steps is None
+    assert config.objectives["pred"].stop_gradient is False
+    assert config.data == "a=b.h5"
+    with pytest.raises(FrozenInstanceError):
+        config.seed = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "override, sentence",
+    [
+        ("train.lrr=1", "unknown key 'train.lrr'; did you mean 'train.lr'?"),
+        ("batch_size=3", "unknown key 'batch_size'; did you mean 'train.batch_size'?"),
+        ("casc.weigth=1", "did you mean 'casc.weight'?"),
+        ("train.lr=fast", "wrong value for train.lr"),
+        ("train.batch_size=2.5", "wrong value for train.batch_size"),
+        ("train=3", "unknown key 'train'"),
+        ("train.batch_size=0", "train.batch_size is 0; it must be at least 1"),
+        ("train.schedule=linear", "must be one of constant, cosine"),
+        ("model.patch_size=7", "does not divide"),
+        ("clip.context=2", "must equal clip.frames"),
+        ("svic.weight=-1", "must not be negative"),
+        ("terms=[pred,nothing]", "unknown objective 'nothing'"),
+        ("devices=0", "devices is 0"),
+        ("train.lr", "not of the form key=value"),
+        ("train.lr={", "cannot be read"),
+    ],
+)
+def test_mistakes_get_one_sentence(override: str, sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        compose(overrides=[override])
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind, near", [("task", "tworoom"), ("preset", "laptopp"), ("variant", "phylatnet")])
+def test_unknown_names_suggest_the_nearest(kind: str, near: str) -> None:
+    with pytest.raises(UserError, match=f"unknown {kind} '{near}'; did you mean"):
+        compose(**{kind: near})
+
+
+def test_settings_of_a_term_the_variant_does_not_use_are_refused() -> None:
+    with pytest.raises(UserError, match="variant 'lewm' does not use 'casc'"):
+        compose(variant="lewm", overrides=["casc.weight=0.1"])
+    config = compose(variant="lewm", overrides=["terms=[pred,sigreg,casc]", "casc.weight=0.1"])
+    assert config.objectives["casc"].weight == 0.1
+
+
+def test_a_weight_of_zero_removes_the_term() -> None:
+    config = compose(overrides=["svic.weight=0"])
+    assert "svic" not in config.terms
+    assert "svic" not in config.objectives
+
+
+def test_later_names_are_aliases() -> None:
+    config = compose(overrides=["svip.weight=0.5", "casp.weight=0.25"])
+    assert config.objectives["svic"].weight == 0.5
+    assert config.objectives["casc"].weight == 0.25
+
+
+@pytest.mark.parametrize("task", all_tasks())
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_saved_configuration_is_the_same_one(task: str, variant: str, tmp_path: Path) -> None:
+    config = compose(task=task, preset="laptop", variant=variant, overrides=["train.lr=3e-4", "seed=7"])
+    save_config(config, tmp_path / "config.yaml")
+    assert load_config(tmp_path / "config.yaml") == config
+    assert load_config(tmp_path / "config.yaml", ["seed=8"]).seed == 8
+
+
+@pytest.mark.parametrize("text", ["", "task: tworooms", "a: [", "task: moon\npreset: laptop\nvariant: lewm", "- 1"])
+def test_a_file_that_is_no_configuration(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    with pytest.raises(UserError, match="no configuration file"):
+        load_config(path)
+    path.write_text(text)
+    with pytest.raises(UserError):
+        load_config(path)
