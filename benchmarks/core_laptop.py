@@ -2,8 +2,8 @@
 
     python benchmarks/core_laptop.py results/core-laptop.json
 
-Collects 800 episodes, then trains each row of RUNS for 1,000 steps, one after another, in a directory of its own; memory is that of
-the command and all its processes together, sampled twice a second.
+Collects 800 episodes, then trains each row of RUNS for 1,000 steps, one after another; memory is that of the command and all
+its processes together, sampled twice a second.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ def test_only_the_simulator_imports_environments(path: Path) -> None:
 
 
 def test_the_schema_and_the_help_do_not_wait_for_torch() -> None:
-    script = "import sys, phylatent.cli, phylatent.schema, phylatent.tasks; phylatent.tasks.all_tasks(); sys.exit('torch' in sys.modules)"
+    imported = "import sys, phylatent.cli, phylatent.schema, phylatent.tasks"
+    script = f"{imported}; phylatent.tasks.all_tasks(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 

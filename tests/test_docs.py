@@ -14,7 +14,7 @@ HERE, NOT_YET = (ROOT / "docs" / "paper-map.md").read_text().split("## What is n
 
 
 def rows(text: str) -> dict[str, str]:
-    return {label: rest for label, rest in re.findall(r"^\| `([a-z]+:\w+)` \|[^|]*\| (.*) \|$", text, re.MULTILINE)}
+    return dict(re.findall(r"^\| `([a-z]+:\w+)` \|[^|]*\| (.*) \|$", text, re.MULTILINE))
 
 
 def test_every_label_is_mapped_once() -> None:

@@ -284,7 +284,7 @@ def test_a_run_is_not_continued_on_other_data(uninterrupted: Path, tmp_path: Pat
     other = collect(compose(preset="smoke", overrides=["seed=5", "collect.workers=1"]), out=tmp_path / "other" / "data.h5")
     text = (directory / "config.yaml").read_text().replace(str(config.data), str(other))
     (directory / "config.yaml").write_text(text)
-    with pytest.raises(UserError, match="is not what the run .* was trained on"):
+    with pytest.raises(UserError, match=r"is not what the run .* was trained on"):
         train(resumed_config(directory, []), out=directory, resume=True)
 
 

@@ -84,7 +84,8 @@ def inspect(keys: Keys = None) -> None:
 def train(keys: Keys = None) -> None:
     """Train a variant and export its world model. `out=DIR resume=true` continues a run."""
     from phylatent.training.directory import default_directory
-    from phylatent.training.run import resumed_config, train as train_model
+    from phylatent.training.run import resumed_config
+    from phylatent.training.run import train as train_model
 
     request = parse(keys or [])
     refuse_plain(request, "train")

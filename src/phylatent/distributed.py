@@ -1,7 +1,7 @@
 """Several processes as one batch: sums that carry gradients, means over the whole batch, gathers.
 
-Every loss is returned so that its *mean over processes* is the loss of the global batch. DDP averages gradients in the same way,
-so 2 processes × batch B give the losses and the gradients of 1 process × batch 2B.
+Every loss is returned so that its *mean over processes* is the loss of the global batch. DDP averages gradients in the same
+way, so 2 processes × batch B give the losses and the gradients of 1 process × batch 2B.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Sum(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         total = grad.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
         return total

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
     """float32 [B, T, d_s], raw; may hold NaN."""
 
 
-def as_it_is(batch: Batch) -> Batch:
+def as_it_is(batch: Any) -> Batch:
     """The collate function of a loader over `Windows`, which hands out whole batches."""
     return batch
 

@@ -154,17 +154,25 @@ class ConditionalBlock(nn.Module):
         return x + gate_m * self.mlp(self.norm2(x) * (1 + scale_m) + shift_m, draws)
 
 
+class Transformer(nn.Module):
+    def __init__(self, blocks: list[ConditionalBlock], width: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(blocks)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x_BTD: Tensor, c_BTD: Tensor, draws: Draws | None) -> Tensor:
+        for index, block in enumerate(self.layers):
+            x_BTD = block(x_BTD, c_BTD, draws and draws.named(f"block{index}"))
+        return self.norm(x_BTD)
+
+
 class Predictor(nn.Module):
     """F_θ: latents and action embeddings of the context to the next latent at every context position, causally."""
 
     def __init__(self, *, frames: int, width: int, depth: int, heads: int, head_dim: int, hidden: int, dropout: float) -> None:
         super().__init__()
         self.pos_embedding = nn.Parameter(torch.randn(1, frames, width))
-        blocks = [ConditionalBlock(width, heads, head_dim, hidden, dropout) for _ in range(depth)]
-        self.transformer = nn.ModuleDict({"layers": nn.ModuleList(blocks), "norm": nn.LayerNorm(width)})
+        self.transformer = Transformer([ConditionalBlock(width, heads, head_dim, hidden, dropout) for _ in range(depth)], width)
 
     def forward(self, z_BTD: Tensor, c_BTD: Tensor, draws: Draws | None = None) -> Tensor:
-        x = z_BTD + self.pos_embedding[:, : z_BTD.shape[1]]
-        for index, block in enumerate(self.transformer["layers"]):
-            x = block(x, c_BTD, draws and draws.named(f"block{index}"))
-        return self.transformer["norm"](x)
+        return self.transformer(z_BTD + self.pos_embedding[:, : z_BTD.shape[1]], c_BTD, draws)

@@ -71,6 +71,11 @@ class WorldModel(
     tags=["world-model", "jepa", "planning"],
     model_card_template=CARD,
 ):
+    pixel_mean: Tensor
+    pixel_std: Tensor
+    action_mean: Tensor
+    action_scale: Tensor
+
     def __init__(self, config: WorldModelConfig, seed: int = 0) -> None:
         super().__init__()
         self.config = config
@@ -164,7 +169,7 @@ class WorldModel(
     ) -> Tensor:
         """Latents [N, k, D] after each of k raw action blocks, starting from `z_ND`.
 
-        `past_NhD` are the latents of the frames before it, oldest first, and `past_blocks_NhA` the blocks taken at those frames.
+        `past_NhD` are the latents of the frames before it, oldest first, `past_blocks_NhA` the blocks taken at those frames.
         """
         actions = self.normalise_actions(blocks_NkA)
         latents = z_ND[:, None]

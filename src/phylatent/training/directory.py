@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
 from phylatent.composition import save_config
 from phylatent.errors import UserError
 from phylatent.models.world_model import WorldModel
@@ -20,6 +22,11 @@ from phylatent.records import home, is_disk_full, write_json
 from phylatent.schema import Config
 
 CONFIG, RECORD, RESULT, MODEL = "config.yaml", "run.json", "result.json", "model"
+
+
+def is_main() -> bool:
+    """Whether this process writes: of several that train together the first one, known before they have met."""
+    return getattr(rank_zero_only, "rank", None) in (0, None)
 
 
 def default_directory(config: Config) -> Path:

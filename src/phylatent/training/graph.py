@@ -24,10 +24,14 @@ class Losses:
 
 
 class TrainingGraph(nn.Module):
+    target_mean: Tensor
+    target_scale: Tensor
+
     def __init__(self, world_model: WorldModel, terms: dict[str, Term], target: Normaliser) -> None:
         super().__init__()
         self.world_model = world_model
         self.terms = nn.ModuleDict(terms)
+        self.weights = {name: term.settings.weight for name, term in terms.items()}
         self.register_buffer("target_mean", torch.tensor(target.mean, dtype=torch.float32), persistent=False)
         self.register_buffer("target_scale", torch.tensor(target.scale, dtype=torch.float32), persistent=False)
 
@@ -57,7 +61,7 @@ class TrainingGraph(nn.Module):
     def forward(self, frames: Tensor, actions: Tensor, targets: Tensor, draws: Draws) -> Losses:
         seq = self.sequences(frames, actions, targets, draws)
         losses = {name: term(seq, self.world_model, draws.named(name)) for name, term in self.terms.items()}
-        total = torch.stack([self.terms[name].settings.weight * loss for name, loss in losses.items()]).sum()
+        total = torch.stack([self.weights[name] * loss for name, loss in losses.items()]).sum()
         return Losses(total=total, terms=losses)
 
 

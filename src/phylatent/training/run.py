@@ -19,7 +19,6 @@ import lightning as L
 import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 from torch.utils.data import DataLoader
 
@@ -41,6 +40,7 @@ from phylatent.training.directory import (
     default_directory,
     export,
     go_on_command,
+    is_main,
 )
 from phylatent.training.graph import TrainingGraph, build
 from phylatent.training.module import LossNotFinite, TrainingModule
@@ -66,7 +66,7 @@ def train(config: Config, *, out: Path | None = None, resume: bool = False) -> T
         if (directory / RESULT).exists():
             return read_result(directory)
     # With several processes Lightning starts this very command again for each: only the first one claims the directory.
-    owner = claim(directory, config, resume=resume) if _is_main() else contextlib.nullcontext()
+    owner = claim(directory, config, resume=resume) if is_main() else contextlib.nullcontext()
     with owner:
         return _train(config, directory)
 
@@ -95,7 +95,7 @@ def _train(config: Config, directory: Path) -> TrainResult:
     episodes = open_episodes(data_path(config), task)
     split = split_episodes(len(episodes.lengths), config.split)
     facts = {"name": episodes.path.name, "episodes": len(episodes.lengths), "fingerprint": episodes.fingerprint()}
-    if _is_main():
+    if is_main():
         check_data(directory, facts)
     statistics = fit_statistics(episodes, task, split.train)
     graph = build(config, statistics.action, statistics.target)
@@ -104,7 +104,7 @@ def _train(config: Config, directory: Path) -> TrainResult:
     total_steps = planned_steps(config, len(windows))
     latest = next(iter(checkpoints(directory)[::-1]), None)
     first_step = check_fits(latest, graph) if latest else 0
-    console = Console(stderr=True, quiet=not _is_main())
+    console = Console(stderr=True, quiet=not is_main())
 
     validator = make_validator(config, task, episodes, split)
     validation = Validation(validator, config.train.validate_every, console.print)
@@ -116,7 +116,7 @@ def _train(config: Config, directory: Path) -> TrainResult:
     trainer = _trainer(config, device, directory, first_step, total_steps, callbacks)
     module = TrainingModule(graph, config, total_steps)
     loader = _loader(config, windows, total_steps, first_step, trainer)
-    if _is_main():
+    if is_main():
         where = f"from step {first_step} " if first_step else ""
         console.print(f"training {config.variant} on {config.task} {where}to step {total_steps} → {directory}")
     try:
@@ -132,7 +132,7 @@ def _train(config: Config, directory: Path) -> TrainResult:
         peak_memory_gb=round(peak_memory_gb(), 2),
         validation=validation.last or _last_validation(directory),
     )
-    if _is_main():
+    if is_main():
         _finish(config, graph, statistics, split, facts, result)
     return result
 
@@ -265,10 +265,6 @@ def _last_validation(directory: Path) -> dict[str, float]:
     """For a run that was killed between its last step and its export."""
     rows = CsvTables.read(directory / CsvTables.FILES["val"])
     return {name: float(value) for name, value in rows[-1].items() if name != "step"} if rows else {}
-
-
-def _is_main() -> bool:
-    return rank_zero_only.rank in (0, None)
 
 
 def _cores() -> int:

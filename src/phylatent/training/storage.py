@@ -16,6 +16,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from phylatent.errors import UserError
 from phylatent.records import atomic
+from phylatent.training.directory import is_main
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -55,7 +56,7 @@ class CsvTables(Logger):
         super().__init__()
         self.directory = directory
         self.headers: dict[str, list[str]] = {}
-        if rank_zero_only.rank in (0, None):
+        if is_main():
             for name in self.FILES.values():
                 self._keep_until(directory / name, first_step)
 
