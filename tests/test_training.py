@@ -147,6 +147,7 @@ def test_what_a_run_leaves_behind(uninterrupted: Path, tworooms_data: Path) -> N
     assert len(config.split["held_out"]) == 1
     assert not set(config.split["held_out"]) & set(config.split["train"])
     assert max(config.action.std) < 1
+    assert str(tworooms_data.parent) not in (uninterrupted / "model" / "config.json").read_text()
     assert not any(name.startswith(("terms", "psg")) for name in load_file(uninterrupted / "model" / "model.safetensors"))
 
 
@@ -286,6 +287,14 @@ def test_a_run_is_not_continued_on_other_data(uninterrupted: Path, tmp_path: Pat
     (directory / "config.yaml").write_text(text)
     with pytest.raises(UserError, match=r"is not what the run .* was trained on"):
         train(resumed_config(directory, []), out=directory, resume=True)
+
+
+def test_killed_between_the_last_step_and_the_export(uninterrupted: Path, tmp_path: Path) -> None:
+    directory = copy_unfinished(uninterrupted, tmp_path / "run")
+    result = train(resumed_config(directory, []), out=directory, resume=True)
+    assert result.steps == STEPS
+    assert result.validation.keys() >= {"pred", "r2/x"}
+    assert_same_run(directory, uninterrupted)
 
 
 def test_resuming(uninterrupted: Path, tmp_path: Path) -> None:

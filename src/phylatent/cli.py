@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,7 +84,6 @@ def inspect(keys: Keys = None) -> None:
 @app.command(epilog="Example: phylatent train task=tworooms preset=laptop variant=phylatent seed=0")
 def train(keys: Keys = None) -> None:
     """Train a variant and export its world model. `out=DIR resume=true` continues a run."""
-    from phylatent.training.directory import default_directory
     from phylatent.training.run import resumed_config
     from phylatent.training.run import train as train_model
 
@@ -98,10 +98,8 @@ def train(keys: Keys = None) -> None:
     else:
         configs = _configs(request)
     for config in configs:
-        several = request.out and len(configs) > 1
-        directory = (
-            (request.out / f"seed{config.seed}" if several else request.out) if request.out else default_directory(config)
-        )
+        several = request.out is not None and len(configs) > 1
+        directory = request.out / f"seed{config.seed}" if several else request.out
         result = train_model(config, out=directory, resume=request.resume)
         if _speaks():
             shown = "  ".join(f"{name} {value:.4g}" for name, value in result.validation.items())
@@ -137,6 +135,7 @@ def _speaks() -> bool:
 def main() -> None:
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's "stop" is as orderly as Ctrl-C
     try:
         app()
     except PhylatentError as error:

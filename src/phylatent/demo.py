@@ -19,7 +19,7 @@ from phylatent.records import home, provenance, write_json
 from phylatent.request import Request
 from phylatent.schema import Config
 from phylatent.training.directory import CONFIG, default_directory
-from phylatent.training.run import TrainResult, resumed_config, train
+from phylatent.training.run import TrainResult, resumed_config, train, with_data_path
 
 VARIANTS = ("lewm", "phylatent")
 MEANING = {
@@ -76,7 +76,7 @@ def _train_or_go_on(config: Config) -> TrainResult:
     directory = default_directory(config)
     if (directory / CONFIG).exists():
         before = resumed_config(directory, [])
-        if before != config:
+        if before != with_data_path(config):
             raise UserError(f"{directory} holds a run with other settings; delete it, or set PHYLATENT_HOME to another place")
         return train(before, out=directory, resume=True)
     return train(config, out=directory)

@@ -11,7 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ class TrainResult:
 def train(config: Config, *, out: Path | None = None, resume: bool = False) -> TrainResult:
     """Train, export to `out/model`, and leave `out/result.json`. `resume` continues what `out` holds."""
     directory = out or default_directory(config)
+    config = with_data_path(config)
     if resume:
         if not (directory / CONFIG).exists():
             raise UserError(f"there is no run in {directory} to resume; leave out resume=true to start one")
@@ -77,6 +78,11 @@ def resumed_config(directory: Path, overrides: Sequence[str]) -> Config:
         if override.partition("=")[0] not in ("device", "devices", "train.loader_workers"):
             raise UserError(f"a resumed run keeps its own configuration; leave out {override}, or start a new run")
     return load_config(directory / CONFIG, overrides)
+
+
+def with_data_path(config: Config) -> Config:
+    """The configuration that names its data file in full, so that it means the same from any working directory."""
+    return replace(config, data=str(data_path(config).resolve()))
 
 
 def read_result(directory: Path) -> TrainResult:
@@ -146,11 +152,13 @@ def _finish(
     result: TrainResult,
 ) -> None:
     made = provenance() | {"data": data, "seed": config.seed, "step": result.steps, "config": to_dict(config)}
+    # A model gets published: it does not carry the paths of the machine that trained it.
+    shared = {name: value for name, value in made.items() if name != "command"}
+    shared["config"] = {name: value for name, value in made["config"].items() if name != "data"}
     model = graph.world_model
-    model.config = with_facts(
-        model.config, action=statistics.action, target=statistics.target, split=split.to_dict(), provenance=made
+    model.config = model._hub_mixin_config = with_facts(
+        model.config, action=statistics.action, target=statistics.target, split=split.to_dict(), provenance=shared
     )
-    model._hub_mixin_config = model.config
     export(model, result.directory)
     record = asdict(result) | {"directory": result.directory.name, "provenance": made}
     write_json(result.directory / RESULT, record)
