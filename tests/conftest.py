@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Some virtual machines announce bf16 instructions that they do not have, and oneDNN dies of believing them.
@@ -27,3 +29,21 @@ def tworooms_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """mount(kilobytes) → an empty disk of that size, to be filled."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def mount(kilobytes: int) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(disk)]
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("mounting a disk is not permitted here")
+        return disk
+
+    yield mount
+    subprocess.run(["umount", "-l", str(disk)], capture_output=True)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -337,23 +337,6 @@ def test_a_full_disk_leaves_nothing_that_looks_whole(collected, tmp_path, monkey
     check_after_full_disk(tmp_path / "data.h5", collected)
     kept = len(list(tmp_path.glob("*.parts/*.h5")))
     assert kept == (0 if limit == 9_000 else 3)
-
-
-@pytest.fixture
-def mount(tmp_path) -> Iterator[Callable[[int], Path]]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-
-    def mount(kilobytes: int) -> Path:
-        command = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(disk)]
-        try:
-            subprocess.run(command, check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError):
-            pytest.skip("mounting a disk is not permitted here")
-        return disk
-
-    yield mount
-    subprocess.run(["umount", "-l", str(disk)], capture_output=True)
 
 
 @pytest.mark.parametrize("kilobytes", [8, 12, 36, 60])

@@ -81,6 +81,7 @@ def test_the_command_line_wins_and_types_are_checked() -> None:
     assert config.train.steps is None
     assert config.objectives["pred"].stop_gradient is False
     assert config.data == "a=b.h5"
+    assert compose(overrides=["data=007"]).data == "007"
     with pytest.raises(FrozenInstanceError):
         config.seed = 3  # type: ignore[misc]
 
@@ -98,7 +99,16 @@ def test_the_command_line_wins_and_types_are_checked() -> None:
         ("train.schedule=linear", "must be one of constant, cosine"),
         ("model.patch_size=7", "does not divide"),
         ("clip.context=2", "must equal clip.frames"),
-        ("svic.weight=-1", "must not be negative"),
+        ("svic.weight=-1", "not negative"),
+        ("casc.weight=nan", "casc.weight is nan"),
+        ("sigreg.knots=1", "at least 1 direction and 2 knots"),
+        ("train.lr=inf", "train.lr is inf"),
+        ("train.weight_decay=-1", "train.weight_decay is -1.0; it must be at least 0"),
+        ("model.patch_size=0", "model.patch_size is 0"),
+        ("model.heads=0", "model.heads is 0"),
+        ("split.seed=-1", "split.seed is -1"),
+        ("collect.episodes=${x}", "a value cannot be resolved"),
+        ("variant=lewm", "variant is chosen by itself"),
         ("terms=[pred,nothing]", "unknown objective 'nothing'"),
         ("devices=0", "devices is 0"),
         ("train.lr", "not of the form key=value"),

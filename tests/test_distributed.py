@@ -89,8 +89,8 @@ def test_a_local_sigreg_would_be_wrong() -> None:
     assert abs(local - whole) > 0.01 * whole
 
 
-def losses_of(directory: Path) -> list[dict[str, float]]:
-    with (directory / "train.csv").open() as handle:
+def losses_of(directory: Path, file: str) -> list[dict[str, float]]:
+    with (directory / file).open() as handle:
         return [{k: float(v) for k, v in row.items() if k != "clips_per_second"} for row in csv.DictReader(handle)]
 
 
@@ -102,9 +102,14 @@ def test_train_on_two_processes_logs_the_same_losses(tworooms_data: Path, tmp_pa
         ]
         done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
         assert done.returncode == 0, done.stderr
-    one, two = losses_of(tmp_path / "1"), losses_of(tmp_path / "2")
+    one, two = losses_of(tmp_path / "1", "train.csv"), losses_of(tmp_path / "2", "train.csv")
     assert len(one) == len(two) == 10
-    for a, b in zip(one, two, strict=True):
+    validated = losses_of(tmp_path / "1", "validation.csv"), losses_of(tmp_path / "2", "validation.csv")
+    assert len(validated[0]) == len(validated[1]) == 1
+    assert "effective_rank" in validated[0][0]
+    for a, b in [*zip(one, two, strict=True), *zip(*validated, strict=True)]:
         assert a.keys() == b.keys() >= {"loss", *TERMS}
         for name, value in a.items():
-            assert b[name] == pytest.approx(value, rel=1e-4, abs=1e-8), f"{name} at step {a['step']:.0f}"
+            # The read-out of an untrained latent inverts a nearly singular matrix: rounding shows.
+            tolerance = 1e-2 if name.startswith("r2/") else 1e-4
+            assert b[name] == pytest.approx(value, rel=tolerance, abs=1e-8), f"{name} at step {a['step']:.0f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -184,7 +185,10 @@ def test_ld_by_hand() -> None:
 @pytest.fixture(scope="module")
 def graph():
     """Away from initialisation: AdaLN-zero hides the action, and then no gradient can reach it."""
-    graph = build(compose(preset="smoke", overrides=["model.dropout=0"]))
+    return awake(build(compose(preset="smoke", overrides=["model.dropout=0"])))
+
+
+def awake(graph):
     generator = torch.Generator().manual_seed(5)
     for name, parameter in graph.named_parameters():
         if "adaLN" in name:
@@ -265,12 +269,11 @@ def test_half_precision_inputs(graph, name: str, dtype: torch.dtype) -> None:
 def test_constant_latents_stay_finite(graph, value: float) -> None:
     for name in TERMS:
         seq = sequences(torch.float32)
-        constant = Sequences(
-            **{
-                **vars(seq),
-                "z_BTD": torch.full_like(seq.z_BTD, value),
-                "z_predicted_BHD": torch.full_like(seq.z_predicted_BHD, value),
-            }
+        constant = replace(
+            seq,
+            z_BTD=torch.full_like(seq.z_BTD, value),
+            z_future_BHD=torch.full_like(seq.z_future_BHD, value),
+            z_predicted_BHD=torch.full_like(seq.z_predicted_BHD, value),
         )
         assert graph.terms[name](constant, graph.world_model, DRAWS.named(name)).isfinite()
 
@@ -282,6 +285,46 @@ def test_a_batch_of_one(graph) -> None:
     assert all(loss.isfinite() for loss in losses.terms.values())
     losses.total.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in graph.parameters())
+
+
+# Which of its inputs an objective moves: the clean latents it sees directly, the prediction, the action embedding.
+MOVES = {
+    "pred": {"z_predicted"},
+    "sigreg": {"z"},
+    "svic": set(),
+    "psg": {"z", "z_predicted"},
+    "fra": {"z_predicted", "c"},
+    "casc": {"z_context"},
+    "ld": {"z_predicted", "c"},
+}
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_which_inputs_an_objective_moves(name: str) -> None:
+    """Both sides of every stop-gradient: what is detached gets nothing, everything else gets something."""
+    margin = ["casc.margin_scale=100", "casc.max_margin=100"]  # so large that CASC is never satisfied
+    graph = awake(build(compose(preset="smoke", overrides=["model.dropout=0", *margin]))).train()
+    seq = sequences(torch.float32, size=6)
+    leaves = {
+        "z": seq.z_BTD,
+        "z_context": seq.z_context_BHD.detach().requires_grad_(),
+        "z_future": seq.z_future_BHD.detach().requires_grad_(),
+        "z_predicted": seq.z_predicted_BHD,
+        "c": seq.c_BHD,
+    }
+    apart = replace(seq, z_context_BHD=leaves["z_context"], z_future_BHD=leaves["z_future"])
+    loss = graph.terms[name](apart, graph.world_model, DRAWS.named(name))
+    assert loss > 0
+    loss.backward()
+    assert {leaf for leaf, tensor in leaves.items() if tensor.grad is not None and tensor.grad.abs().sum() > 0} == MOVES[name]
+
+
+def test_without_its_stop_gradient_the_prediction_moves_the_target() -> None:
+    graph = build(compose(preset="smoke", overrides=["pred.stop_gradient=false"]))
+    seq = sequences(torch.float32)
+    future = seq.z_future_BHD.detach().requires_grad_()
+    graph.terms["pred"](replace(seq, z_future_BHD=future), graph.world_model, DRAWS).backward()
+    assert future.grad.abs().sum() > 0
 
 
 def test_total_is_the_weighted_sum(graph) -> None:

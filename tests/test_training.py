@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import h5py
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -100,13 +102,14 @@ def test_killed_and_resumed_is_bit_identical(arguments: list[str], uninterrupted
     assert_same_run(directory, uninterrupted)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(arguments: list[str], uninterrupted: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [0, 1])
+def test_ctrl_c_saves_and_says_how_to_go_on(arguments: list[str], uninterrupted: Path, tmp_path: Path, workers: int) -> None:
     directory = tmp_path / "stopped"
-    process = start(*arguments, f"out={directory}", "train.checkpoint_every=1000000")
+    process = start(*arguments, f"out={directory}", "train.checkpoint_every=1000000", f"train.loader_workers={workers}")
     while not (directory / "train.csv").exists():
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130, err
     assert f"phylatent train out={directory} resume=true" in err
@@ -266,23 +269,28 @@ def test_a_checkpoint_cut_short(uninterrupted: Path, tmp_path: Path) -> None:
 
 
 class Malicious:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
     def __reduce__(self):
-        return (os.system, ("touch /tmp/phylatent-was-here",))
+        return (os.mkdir, (str(self.mark),))
 
 
 def test_a_pickle_with_code_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
     directory = copy_unfinished(uninterrupted, tmp_path / "run")
-    torch.save({"state_dict": {}, "global_step": 1, "evil": Malicious()}, checkpoints(directory)[-1])
+    torch.save({"state_dict": {}, "global_step": 1, "evil": Malicious(tmp_path / "mark")}, checkpoints(directory)[-1])
     with pytest.raises(UserError, match="not a whole phylatent checkpoint"):
         train(resumed_config(directory, []), out=directory, resume=True)
-    assert not Path("/tmp/phylatent-was-here").exists()
+    assert not (tmp_path / "mark").exists()
 
 
 def test_a_run_is_not_continued_on_other_data(uninterrupted: Path, tmp_path: Path) -> None:
     directory = copy_unfinished(uninterrupted, tmp_path / "run")
     config = load_config(directory / "config.yaml")
     Path(tmp_path / "other").mkdir()
-    other = collect(compose(preset="smoke", overrides=["seed=5", "collect.workers=1"]), out=tmp_path / "other" / "data.h5")
+    other = collect(
+        compose(preset="smoke", overrides=["collect.seed=5", "collect.workers=1"]), out=tmp_path / "other" / "data.h5"
+    )
     text = (directory / "config.yaml").read_text().replace(str(config.data), str(other))
     (directory / "config.yaml").write_text(text)
     with pytest.raises(UserError, match=r"is not what the run .* was trained on"):
@@ -305,14 +313,61 @@ def test_resuming(uninterrupted: Path, tmp_path: Path) -> None:
     assert train(resumed_config(uninterrupted, []), out=uninterrupted, resume=True).steps == STEPS
 
 
-def test_no_space_left_while_writing_a_checkpoint(tworooms_data: Path, tmp_path: Path, monkeypatch) -> None:
-    save = torch.save
+def test_a_checkpoint_without_its_parts(uninterrupted: Path, tmp_path: Path) -> None:
+    directory = copy_unfinished(uninterrupted, tmp_path / "run")
+    torch.save({"something": 1}, checkpoints(directory)[-1])
+    with pytest.raises(UserError, match="not a whole phylatent checkpoint"):
+        train(resumed_config(directory, []), out=directory, resume=True)
 
-    def full(checkpoint, path):
-        save({}, path)
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(torch, "save", full)
+def test_data_that_moved_can_be_named_on_resume(uninterrupted: Path, tworooms_data: Path, tmp_path: Path) -> None:
+    directory = copy_unfinished(uninterrupted, tmp_path / "run")
+    moved = tmp_path / "moved.h5"
+    moved.write_bytes(tworooms_data.read_bytes())
+    assert train(resumed_config(directory, [f"data={moved}"]), out=directory, resume=True).steps == STEPS
+
+
+@pytest.mark.parametrize("kilobytes", [200, 11_500])
+def test_no_space_left_on_the_disk(tworooms_data: Path, mount, kilobytes: int) -> None:
+    """A real disk that fills up: at the first checkpoint, and at the second."""
+    directory = mount(kilobytes) / "run"
     with pytest.raises(PhylatentError, match="no space left on the disk"):
-        train(smoke(tworooms_data), out=tmp_path / "run")
-    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+        train(smoke(tworooms_data), out=directory)
+    assert not list(directory.rglob("*.partial"))
+    for path in checkpoints(directory):
+        torch.load(path, weights_only=True)
+    assert not (directory / "model").exists()
+
+
+def test_checkpoints_by_time(tworooms_data: Path, tmp_path: Path) -> None:
+    config = smoke(tworooms_data, "train.steps=3", "train.checkpoint_every=1000", "train.checkpoint_minutes=0")
+    train(config, out=tmp_path / "run")
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-00000002.ckpt", "step-00000003.ckpt"]
+
+
+def test_weights_that_are_not_finite_are_not_saved(tworooms_data: Path, tmp_path: Path, monkeypatch) -> None:
+    """A finite loss can have a gradient that is not."""
+    forward = TrainingGraph.forward
+
+    def poisoned(self, *args):
+        losses = forward(self, *args)
+        if self.training and len(checkpoints(tmp_path / "run")) == 2 and checkpoints(tmp_path / "run")[-1].stem.endswith("7"):
+            losses.total.register_hook(lambda gradient: gradient * float("nan"))
+        return losses
+
+    monkeypatch.setattr(TrainingGraph, "forward", poisoned)
+    with pytest.raises(PhylatentError, match=r"not finite.*step-00000007\.ckpt"):
+        train(smoke(tworooms_data, "train.checkpoint_every=1", "train.checkpoint_minutes=1000"), out=tmp_path / "run")
+
+
+def test_a_target_that_never_varies(tworooms_data: Path, tmp_path: Path) -> None:
+    """It has no R², and the result can still be written and read."""
+    constant = tmp_path / "constant.h5"
+    constant.write_bytes(tworooms_data.read_bytes())
+    with h5py.File(constant, "r+") as file:
+        file["proprio"][:, 1] = 3.0
+    result = train(smoke(constant, "train.steps=2"), out=tmp_path / "run")
+    assert math.isnan(result.validation["r2/y"])
+    again = train(smoke(constant, "train.steps=2"), out=tmp_path / "run", resume=True)
+    assert math.isnan(again.validation["r2/y"])
+    assert again.validation["pred"] == result.validation["pred"]

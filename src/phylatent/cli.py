@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,9 +65,12 @@ def collect(keys: Keys = None) -> None:
 
     request = parse(keys or [])
     refuse_plain(request, "collect")
-    for config in _configs(request):
-        path = collect_data(config, out=request.out, console=console)
-        console.print(f"data: [bold]{escape(str(path))}[/]")
+    if len(request.seeds) > 1:
+        raise UserError("collect takes one seed; for several data sets call it once for each, with another out=")
+    seed = [f"collect.seed={seed}" for seed in request.seeds]
+    config = _configs(replace(request, seeds=(), overrides=(*request.overrides, *seed)))[0]
+    path = collect_data(config, out=request.out, console=console)
+    console.print(f"data: [bold]{escape(str(path))}[/]")
 
 
 @app.command(epilog="Example: phylatent inspect data/tworooms-laptop.h5 task=tworooms")
@@ -98,8 +102,9 @@ def train(keys: Keys = None) -> None:
     else:
         configs = _configs(request)
     for config in configs:
-        several = request.out is not None and len(configs) > 1
-        directory = request.out / f"seed{config.seed}" if several else request.out
+        directory = request.out
+        if directory is not None and len(configs) > 1:
+            directory = directory / f"seed{config.seed}"
         result = train_model(config, out=directory, resume=request.resume)
         if _speaks():
             shown = "  ".join(f"{name} {value:.4g}" for name, value in result.validation.items())
@@ -114,6 +119,8 @@ def doctor(keys: Keys = None) -> None:
 
     request = parse(keys or [])
     refuse_plain(request, "doctor")
+    if request.choices or request.overrides or request.seeds:
+        raise UserError("doctor takes out= only: it looks at the machine, not at a configuration")
     if not run_doctor(console, request.out):
         raise typer.Exit(1)
 
@@ -136,14 +143,20 @@ def main() -> None:
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's "stop" is as orderly as Ctrl-C
+    speaks = _speaks()
     try:
         app()
+    except SystemExit as end:  # typer ends every command with one, also on Ctrl-C
+        if end.code != 130:
+            raise
+        code, sentence = 130, "stopped; nothing that was finished is lost, and the same command goes on"
     except PhylatentError as error:
-        code, sentence = error.exit_code, str(error)
         if debug:
             raise
-    except KeyboardInterrupt:
-        code, sentence = 130, "stopped"
+        code, sentence = error.exit_code, str(error)
+        if error.shared and not speaks:
+            sys.exit(0)  # the first process says it; Lightning would kill that one for another's exit code
+        speaks = True
     except Exception as error:
         if debug:
             raise
@@ -151,6 +164,6 @@ def main() -> None:
         sentence = f"{type(error).__name__}: {error} (this is not your mistake; --debug shows where it happened)"
         if is_disk_full(error):
             sentence = "no space left on the disk; nothing was overwritten. Free some space and run the same command again"
-    if _speaks():
+    if speaks:
         Console(stderr=True).print(f"[bold red]error:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
     sys.exit(code)

@@ -38,7 +38,7 @@ def collect(config: Config, *, out: Path | None = None, console: Console | None 
         path = collect_episodes(
             get_task(config.task),
             config.collect,
-            seed=config.seed,
+            seed=config.collect.seed,
             path=path,
             progress=lambda done, total: progress.update(bar, completed=done, total=total),
         )
@@ -47,7 +47,7 @@ def collect(config: Config, *, out: Path | None = None, console: Console | None 
         return path
     seconds = round(time.perf_counter() - started, 1)
     record = {"data": path.name, "seconds": seconds, "config": to_dict(config), "provenance": provenance()}
-    write_json(path.with_suffix(".json"), record)
+    write_json(path.with_name(path.name + ".json"), record)
     console.print(f"collected {config.collect.episodes} episodes of {config.task} in {seconds:.0f} s")
     return path
 
@@ -60,7 +60,7 @@ def inspect(
     task = get_task(config.task)
     facts = inspect_data(path, task)
     folder = out or home() / "runs" / f"inspect-{path.stem}"
-    write_json(folder / "inspect.json", facts | {"provenance": provenance()})
+    write_json(folder / "inspect.json", facts | {"config": to_dict(config), "provenance": provenance()})
     contact_sheet(open_episodes(path, task), folder / "frames.png")
     if console is not None:
         _show(facts, console)
@@ -69,7 +69,7 @@ def inspect(
 
 
 def _show(facts: dict[str, Any], console: Console) -> None:
-    table = Table(title=f"{facts['path']}", show_header=False)
+    table = Table(title=escape(facts["path"]), show_header=False)
     for name, value in facts.items():
         if name not in ("columns", "path"):
             table.add_row(name.replace("_", " "), _text(value))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, fields, is_dataclass, make_dataclass
 from functools import cache
@@ -22,6 +24,9 @@ from phylatent.tasks import all_tasks, get_task, unknown
 
 ALIASES = {"svip": "svic", "casp": "casc"}
 """Names from a later version of the paper."""
+
+TEXTS = ("data", "device")
+"""Keys whose value is taken as it stands: a file may be called 007."""
 
 
 def available(kind: str) -> list[str]:
@@ -113,7 +118,10 @@ def _typed(merged: Any, chosen: Mapping[str, Any]) -> Config:
     assert isinstance(merged, DictConfig)
     if merged.task not in all_tasks():
         raise UserError(unknown("task", merged.task, list(all_tasks())))
-    resolved: Any = OmegaConf.to_object(merged)
+    try:
+        resolved: Any = OmegaConf.to_object(merged)
+    except OmegaConfBaseException as error:
+        raise UserError(f"a value cannot be resolved: {str(error).splitlines()[0]}") from error
     terms = [ALIASES.get(term, term) for term in resolved.terms]
     for term in terms:
         if term not in TERMS:
@@ -126,8 +134,8 @@ def _typed(merged: Any, chosen: Mapping[str, Any]) -> Config:
             )
     weights = {name: getattr(resolved, name).weight for name in terms}
     for name, weight in weights.items():
-        if weight < 0:
-            raise UserError(f"{name}.weight is {weight}; it must not be negative")
+        if not 0 <= weight < math.inf:
+            raise UserError(f"{name}.weight is {weight}; it must be a number that is not negative")
     active = tuple(name for name in TERMS if weights.get(name, 0) > 0)
     if not active:
         raise UserError("no objective is left: every weight is 0")
@@ -145,12 +153,10 @@ def _parse(overrides: Sequence[str]) -> dict[str, Any]:
             raise UserError(f"{override!r} is not of the form key=value")
         head, *rest = key.split(".")
         head = ALIASES.get(head, head)
+        if head in ("task", "preset", "variant"):
+            raise UserError(f"{head} is chosen by itself, not as an override: it decides what the others start from")
         _check_known(".".join([head, *rest]))
-        try:
-            value = yaml.safe_load(text) if text else None
-        except yaml.YAMLError as error:
-            raise UserError(f"{override!r}: the value cannot be read") from error
-        value = _number(value)
+        value = text if head in TEXTS and not rest else _value(override, text)
         if rest:
             chosen.setdefault(head, {})[rest[0]] = value
         else:
@@ -158,13 +164,14 @@ def _parse(overrides: Sequence[str]) -> dict[str, Any]:
     return chosen
 
 
-def _number(value: Any) -> Any:
-    """YAML 1.1 takes 5e-4 for a string."""
+def _value(override: str, text: str) -> Any:
+    try:
+        value = yaml.safe_load(text) if text else None
+    except yaml.YAMLError as error:
+        raise UserError(f"{override!r}: the value cannot be read") from error
     if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
+        with contextlib.suppress(ValueError):
+            return float(value)  # YAML 1.1 takes 5e-4 for a string
     return value
 
 

@@ -40,7 +40,9 @@ def run_demo(request: Request, console: Console) -> Path:
         or request.config
     ):
         raise UserError("demo runs lewm and phylatent on tworooms; it takes preset=, seed=, out= and settings, nothing else")
-    overrides = [*request.overrides, f"seed={request.seeds[0] if request.seeds else 0}"]
+    if len(request.seeds) > 1:
+        raise UserError("demo takes one seed")
+    overrides = [*request.overrides, *(f"seed={seed}" for seed in request.seeds)]
     preset = request.choices.get("preset", "laptop")
     configs = {variant: compose("tworooms", preset, variant, overrides) for variant in VARIANTS}
     stages = 1 + len(VARIANTS)

@@ -21,6 +21,11 @@ def rank() -> int:
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
+def own_rows(batch: int) -> slice:
+    """This process's rows of the global batch, when every process holds `batch` of them."""
+    return slice(rank() * batch, (rank() + 1) * batch)
+
+
 class _Sum(torch.autograd.Function):
     """Sum over processes whose gradient is summed over processes too, since every process uses the result."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import shutil
 import sys
@@ -12,13 +11,14 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from phylatent.records import home, provenance, write_json
 from phylatent.schema import TaskSpec
 from phylatent.simulator import Simulator, prepare_renderer
 from phylatent.tasks import all_tasks
-from phylatent.training.run import resolve_device
+from phylatent.training.machine import cores, resolve_device
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Finding:
     found: str
     good: bool = True
     advice: str = ""
+    needed: bool = True
+    """Whether phylatent cannot do its main job without it."""
 
 
 def examine() -> list[Finding]:
@@ -54,23 +56,22 @@ def _device() -> Finding:
     device = resolve_device("auto")
     if device == "cuda":
         return Finding("device", f"cuda: {torch.cuda.get_device_name()}, {torch.cuda.device_count()} of them, bf16")
-    advice = "fine for preset=laptop; preset=paper wants a GPU" if device == "cpu" else ""
-    return Finding("device", f"{device}, fp32", advice=advice)
+    return Finding("device", f"{device}, fp32: right for preset=laptop, slow for preset=paper")
 
 
 def _threads() -> Finding:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = torch.get_num_threads()
+    threads, usable = torch.get_num_threads(), cores()
     return Finding(
         "threads",
-        f"{threads} for torch, {cores} cores usable",
-        good=threads <= cores,
+        f"{threads} for torch, {usable} cores usable",
+        good=threads <= usable,
         advice="torch has more threads than there are cores: unset OMP_NUM_THREADS",
     )
 
 
 def _disk() -> Finding:
-    free = shutil.disk_usage(home()).free / 1e9
+    place = next(path for path in (home().resolve(), *home().resolve().parents) if path.exists())
+    free = shutil.disk_usage(place).free / 1e9
     return Finding(
         "disk", f"{free:.0f} GB free for runs and data", free > 2, "less than 2 GB free: set PHYLATENT_HOME elsewhere"
     )
@@ -100,13 +101,13 @@ def _mujoco() -> Finding:
             drawing.render()
     except Exception as error:  # whatever is broken on this machine is the finding
         advice = "install EGL (Debian: libegl1 libgl1-mesa-dri) or set MUJOCO_GL=osmesa; only reacher and cube need it"
-        return Finding("MuJoCo renderer", f"{renderer}: {type(error).__name__}: {error}", False, advice)
+        return Finding("MuJoCo renderer", f"{renderer}: {type(error).__name__}: {error}", False, advice, needed=False)
     return Finding("MuJoCo renderer", f"{renderer} works (mujoco {mujoco.__version__})")
 
 
 def _optional(package: str, use: str, advice: str) -> Finding:
     there = importlib.util.find_spec(package) is not None
-    return Finding(package, "installed" if there else "not installed", advice="" if there else f"optional, for {use}: {advice}")
+    return Finding(package, "installed" if there else "not installed", there, f"for {use}: {advice}", needed=False)
 
 
 def run_doctor(console: Console, out: Path | None) -> bool:
@@ -116,10 +117,9 @@ def run_doctor(console: Console, out: Path | None) -> bool:
     for column in ("", "what", "found", "what to do"):
         table.add_column(column)
     for finding in findings:
-        mark = "[green]ok[/]" if finding.good else "[red]missing[/]"
-        advice = finding.advice if not finding.good or finding.what in ("device", "wandb") else ""
-        table.add_row(mark, finding.what, finding.found, advice)
+        mark = "[green]ok[/]" if finding.good else "[red]missing[/]" if finding.needed else "[yellow]optional[/]"
+        table.add_row(mark, finding.what, escape(finding.found), "" if finding.good else escape(finding.advice))
     console.print(table)
     if out is not None:
         write_json(out, {"findings": [asdict(finding) for finding in findings], "provenance": provenance()})
-    return all(finding.good for finding in findings)
+    return all(finding.good for finding in findings if finding.needed)

@@ -56,14 +56,9 @@ class Draws:
 
     def normal_rows(self, batch: int, *shape: int) -> Tensor:
         """Standard normal [batch, *shape]: this process's rows of the global batch's draw."""
-        return self._own(self.normal(batch * distributed.world_size(), *shape), batch)
+        return self.normal(batch * distributed.world_size(), *shape)[distributed.own_rows(batch)]
 
     def uniform_rows(self, batch: int, *shape: int) -> Tensor:
         """Uniform on [0, 1) [batch, *shape]: this process's rows of the global batch's draw."""
         rows = (batch * distributed.world_size(), *shape)
-        return self._own(torch.rand(rows, generator=self.generator(), device=self.device), batch)
-
-    @staticmethod
-    def _own(rows: Tensor, batch: int) -> Tensor:
-        first = distributed.rank() * batch
-        return rows[first : first + batch]
+        return torch.rand(rows, generator=self.generator(), device=self.device)[distributed.own_rows(batch)]

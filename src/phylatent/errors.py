@@ -5,6 +5,8 @@ class PhylatentError(Exception):
     """A failure told in one sentence. Exit code 1 unless a subclass says otherwise."""
 
     exit_code = 1
+    shared = False
+    """Whether all processes of a training raise it together, so that the first one's word is enough."""
 
 
 class UserError(PhylatentError):
@@ -17,3 +19,4 @@ class Interrupted(PhylatentError):
     """Ctrl-C or SIGTERM, after everything needed to go on was saved."""
 
     exit_code = 130
+    shared = True

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -51,20 +52,31 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """HDF5 and torch wrap the operating system's error: look for it in the chain and in their texts."""
+    """HDF5 and safetensors wrap the operating system's error: look for it in the chain and in their texts."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
-        if isinstance(seen, (OSError, RuntimeError)) and "No space left on device" in str(seen):
+        if "No space left on device" in str(seen):
             return True
         seen = seen.__cause__ or seen.__context__
     return False
 
 
 def write_json(path: Path, record: Any) -> None:
+    """JSON has no NaN and no infinity: a number that is not finite is written as null, a value that is not there."""
     with atomic(path) as temporary:
-        temporary.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n")
+        temporary.write_text(json.dumps(_finite(record), indent=2, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
 
 
 def provenance() -> dict[str, Any]:

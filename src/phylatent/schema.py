@@ -6,8 +6,9 @@ The settings of an objective live beside its equation, in `objectives/`, under t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,14 @@ def _check(condition: bool, message: str) -> None:
         raise UserError(message)
 
 
+def _at_least(section: str, settings: Any, lowest: float, *names: str) -> None:
+    """Every named setting is a finite number, not below `lowest`; None is for settings that may be left open."""
+    for name in names:
+        value = getattr(settings, name)
+        good = value is None or (math.isfinite(value) and value >= lowest)
+        _check(good, f"{section}.{name} is {value}; it must be at least {lowest}")
+
+
 @dataclass(frozen=True)
 class CollectConfig:
     episodes: int = 800
@@ -99,10 +108,12 @@ class CollectConfig:
     frame_stride: int = 1
     workers: int = 2
     shard_episodes: int = 50
+    seed: int = 0
+    """Of the data, apart from the training's: several training seeds share one data set."""
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "steps", "frame_size", "frame_stride", "workers", "shard_episodes"):
-            _check(getattr(self, name) >= 1, f"collect.{name} is {getattr(self, name)}; it must be at least 1")
+        _at_least("collect", self, 1, "episodes", "steps", "frame_size", "frame_stride", "workers", "shard_episodes")
+        _at_least("collect", self, 0, "seed")
         _check(
             self.steps % self.frame_stride == 0,
             f"collect.frame_stride is {self.frame_stride}, which does not divide collect.steps = {self.steps}",
@@ -119,9 +130,9 @@ class ClipConfig:
     offset: int = 1
 
     def __post_init__(self) -> None:
-        _check(self.stride >= 1, f"clip.stride is {self.stride}; it must be at least 1")
+        _at_least("clip", self, 1, "frames", "stride", "context", "offset")
         _check(
-            self.context >= 1 and self.offset >= 1 and self.context + self.offset == self.frames,
+            self.context + self.offset == self.frames,
             f"clip.context + clip.offset must equal clip.frames, so that every context frame has its target; "
             f"got {self.context} + {self.offset} and {self.frames}",
         )
@@ -134,6 +145,7 @@ class SplitConfig:
 
     def __post_init__(self) -> None:
         _check(0 < self.held_out < 1, f"split.held_out is {self.held_out}; it must lie between 0 and 1")
+        _at_least("split", self, 0, "seed")
 
 
 @dataclass(frozen=True)
@@ -154,6 +166,7 @@ class ModelConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
+        _at_least("model", self, 1, *(entry.name for entry in fields(self) if entry.name != "dropout"))
         _check(
             self.image_size % self.patch_size == 0,
             f"model.patch_size {self.patch_size} does not divide model.image_size {self.image_size}",
@@ -191,17 +204,15 @@ class TrainConfig:
     wandb: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "epochs", "log_every", "validate_every", "validation_batches", "checkpoint_every"):
-            _check(getattr(self, name) >= 1, f"train.{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("max_steps_per_epoch", "steps", "schedule_steps"):
-            value = getattr(self, name)
-            _check(value is None or value >= 1, f"train.{name} is {value}; it must be at least 1, or null")
+        _at_least("train", self, 1, "batch_size", "epochs", "log_every", "validate_every", "validation_batches")
+        _at_least("train", self, 1, "checkpoint_every", "max_steps_per_epoch", "steps", "schedule_steps")
+        _at_least("train", self, 0, "weight_decay", "clip_norm", "loader_workers", "checkpoint_minutes")
+        _at_least("train", self, 16, "readout_frames")
         for name, allowed in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
             value = getattr(self, name)
             _check(value in allowed, f"train.{name} is {value!r}; it must be one of {', '.join(allowed)}")
-        _check(self.lr > 0, f"train.lr is {self.lr}; it must be above 0")
+        _check(0 < self.lr < math.inf, f"train.lr is {self.lr}; it must be above 0")
         _check(0 <= self.warmup < 1, f"train.warmup is {self.warmup}; it is a share of the schedule, in [0, 1)")
-        _check(self.readout_frames >= 16, f"train.readout_frames is {self.readout_frames}; it must be at least 16")
 
 
 @dataclass(frozen=True)

@@ -6,37 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-import torch
 
 from phylatent.data.readers import Episodes
 from phylatent.errors import UserError
 from phylatent.schema import Normaliser, SplitConfig, TaskSpec
 
-Array = TypeVar("Array", np.ndarray, torch.Tensor)
 FLOAT32_RESOLUTION = 1e-6
-
-
-def standardise(x: Array, by: Normaliser) -> Array:
-    """(x − mean) / std over the last axis, 0 in a constant dimension. A flattened block repeats the statistics."""
-    return (x - _like(x, by.mean)) * _like(x, by.scale)
-
-
-def unstandardise(x: Array, by: Normaliser) -> Array:
-    """The values that `standardise` takes to x; a constant dimension gets its constant back."""
-    return x * _like(x, [s if scale else 0.0 for s, scale in zip(by.std, by.scale, strict=True)]) + _like(x, by.mean)
-
-
-def _like(x: Array, values: Sequence[float]) -> Array:
-    """Statistics in x's kind, precision, device and width."""
-    repeats, rest = divmod(x.shape[-1], len(values))
-    assert rest == 0, f"{x.shape[-1]} values are no whole number of {len(values)}-vectors"
-    if isinstance(x, torch.Tensor):
-        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
-        return torch.tensor(values, dtype=dtype, device=x.device).repeat(repeats)
-    return np.tile(values, repeats).astype(x.dtype if x.dtype.kind == "f" else np.float64)
 
 
 def fit_normaliser(values: np.ndarray) -> Normaliser:
@@ -55,13 +33,6 @@ def fit_normaliser(values: np.ndarray) -> Normaliser:
 class Statistics:
     action: Normaliser
     target: Normaliser
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Statistics:
-        return cls(action=Normaliser(**record["action"]), target=Normaliser(**record["target"]))
 
 
 def episode_rows(episodes: Episodes, ids: Sequence[int], *, drop_last: bool = False) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The JEPA world model of eq:lewm_dynamics: encode frames, predict the next latent from an action block, roll out.
 
 This is the inference model: what training leaves behind, what is saved, published and planned with. It holds no training head.
+Annotations are evaluated here (no `from __future__`): the hub mixin reads the type of `config` off the constructor.
 """
 
 # N any batch, T time, k steps ahead, D latent, A raw action values of a block
@@ -8,7 +9,7 @@ This is the inference model: what training leaves behind, what is saved, publish
 import contextlib
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -205,8 +206,3 @@ class WorldModel(
                 f"{pretrained_model_name_or_path} does not hold a phylatent world model that can be loaded: "
                 f"{' '.join(str(error).split())[:300]}"
             ) from error
-
-
-def with_facts(config: WorldModelConfig, **facts: Any) -> WorldModelConfig:
-    """The same configuration with statistics, split or provenance filled in."""
-    return WorldModelConfig(**{**{f.name: getattr(config, f.name) for f in fields(config)}, **facts})

@@ -57,10 +57,9 @@ class Casc(Term):
         batch = seq.actions_BHA.shape[0]
         everyone = distributed.gather_rows(seq.actions_BHA)
         permutation = draws.named("permutation").permutation(everyone.shape[0])
-        own = slice(distributed.rank() * batch, (distributed.rank() + 1) * batch)
         actions = counterfactual_actions(
             everyone,
-            permutation[own],
+            permutation[distributed.own_rows(batch)],
             draws.named("noise").normal_rows(*seq.actions_BHA.shape),
             noise=self.settings.action_noise,
         )

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -27,18 +26,12 @@ def alignment(view: Callable[[Tensor], Tensor], predicted: Tensor, future: Tenso
     return normalized_mse(view(predicted), target)
 
 
-@dataclass(frozen=True)
-class FraSettings(TermSettings):
-    pass
-
-
 class Fra(Term):
     """L_align of eq:future_alignment."""
 
     name = "fra"
-    Settings = FraSettings
 
-    def __init__(self, settings: FraSettings, dims: Dims) -> None:
+    def __init__(self, settings: TermSettings, dims: Dims) -> None:
         super().__init__(settings, dims)
         self.projection = ProjectionHead(dims.latent)
         self.action_query = ActionQuery(dims.latent)

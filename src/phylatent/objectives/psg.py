@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import torch
 from torch import Tensor
 
 from phylatent.distributed import masked_mean
@@ -16,9 +15,9 @@ from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
 
 
 def state_error(read: Tensor, target: Tensor) -> Tensor:
-    """MSE over the rows whose target is known: a row with a NaN is left out."""
-    known = ~target.isnan().any(-1, keepdim=True)
-    error = (read.float() - target.float().nan_to_num()).square()
+    """MSE over the rows whose target is known: a row with a value that is not finite is left out."""
+    known = target.isfinite().all(-1, keepdim=True)
+    error = (read.float() - torch.where(known, target.float(), 0)).square()
     return masked_mean(error, known.expand_as(error))
 
 
@@ -27,16 +26,10 @@ def psg(read_BTS: Tensor, read_predicted_BHS: Tensor, targets_BTS: Tensor, *, of
     return state_error(read_BTS, targets_BTS) + state_error(read_predicted_BHS, targets_BTS[:, offset:])
 
 
-@dataclass(frozen=True)
-class PsgSettings(TermSettings):
-    pass
-
-
 class Psg(Term):
     name = "psg"
-    Settings = PsgSettings
 
-    def __init__(self, settings: PsgSettings, dims: Dims) -> None:
+    def __init__(self, settings: TermSettings, dims: Dims) -> None:
         super().__init__(settings, dims)
         self.head = StateHead(dims.latent, dims.target)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from phylatent import distributed
 from phylatent.draws import Draws
+from phylatent.errors import UserError
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.term import Sequences, Term, TermSettings
 
@@ -45,6 +46,10 @@ class SigregSettings(TermSettings):
     weight: float = 0.09
     directions: int = 1024
     knots: int = 17
+
+    def __post_init__(self) -> None:
+        if self.directions < 1 or self.knots < 2:
+            raise UserError(f"sigreg takes at least 1 direction and 2 knots; got {self.directions} and {self.knots}")
 
 
 class Sigreg(Term):

@@ -27,6 +27,10 @@ def checkpoints(directory: Path) -> list[Path]:
     return sorted((directory / CHECKPOINTS).glob("step-*.ckpt"))
 
 
+def newest_checkpoint(directory: Path) -> Path | None:
+    return next(reversed(checkpoints(directory)), None)
+
+
 class Metrics(L.Callback):
     """Every loss under its one name to the loggers, and to rank 0's terminal with clips per second and time left.
 
@@ -136,11 +140,12 @@ class Checkpoints(L.Callback):
         stop = decide(self.asked_to_stop, all=False)
         due = decide(time.monotonic() - self.saved_at >= 60 * self.minutes, all=False)
         if stop or due or trainer.global_step % self.every == 0 or trainer.global_step == module.total_steps:
-            self._save(trainer)
+            self._save(trainer, module)
         if stop and trainer.global_step < module.total_steps:
             raise Interrupted(f"stopped after step {trainer.global_step}, which is saved; go on with: {self.how_to_go_on}")
 
-    def _save(self, trainer: L.Trainer) -> None:
+    def _save(self, trainer: L.Trainer, module: TrainingModule) -> None:
+        module.stop_unless_weights_are_finite()
         trainer.save_checkpoint(self.directory / CHECKPOINTS / f"step-{trainer.global_step:08d}.ckpt")
         self.saved_at = time.monotonic()
         if trainer.is_global_zero:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from phylatent import distributed
 from phylatent.draws import Draws, seeded_init
 from phylatent.models.world_model import WorldModel, WorldModelConfig
 from phylatent.objectives import TERMS
@@ -21,6 +22,11 @@ from phylatent.tasks import get_task
 class Losses:
     total: Tensor
     terms: dict[str, Tensor]
+
+    def over_processes(self) -> dict[str, float]:
+        """The global batch's losses as numbers: `loss` for the weighted sum, each term under its name."""
+        values = distributed.mean_across(torch.stack([self.total, *self.terms.values()]).float())
+        return dict(zip(["loss", *self.terms], values.tolist(), strict=True))
 
 
 class TrainingGraph(nn.Module):

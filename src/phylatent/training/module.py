@@ -9,7 +9,6 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from phylatent import distributed
 from phylatent.data.windows import Batch
 from phylatent.draws import Draws
 from phylatent.errors import PhylatentError
@@ -19,6 +18,8 @@ from phylatent.training.graph import TrainingGraph
 
 class LossNotFinite(PhylatentError):
     """Names the terms that went wrong; where to go on from is added by the run."""
+
+    shared = True
 
 
 def rate_factor(step: int, train: TrainConfig, total_steps: int) -> float:
@@ -46,8 +47,7 @@ class TrainingModule(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         draws = Draws(self.settings.seed, self.global_step, self.device)
         losses = self.graph(*batch, draws)
-        values = distributed.mean_across(torch.stack([losses.total, *losses.terms.values()]).float())
-        self.latest = dict(zip(["loss", *losses.terms], values.tolist(), strict=True))
+        self.latest = losses.over_processes()
         self._stop_unless_finite()
         self.rate = self.settings.train.lr * rate_factor(self.global_step, self.settings.train, self.total_steps)
         return losses.total
@@ -57,6 +57,12 @@ class TrainingModule(L.LightningModule):
         if broken or not math.isfinite(self.latest["loss"]):
             named = " and ".join(broken) or "the weighted sum"
             raise LossNotFinite(f"the loss of {named} is not finite at step {self.global_step}; training stopped")
+
+    def stop_unless_weights_are_finite(self) -> None:
+        """Before a checkpoint: a finite loss can have gradients that are not, and then the weights are gone."""
+        for name, parameter in self.graph.named_parameters():
+            if not parameter.isfinite().all():
+                raise LossNotFinite(f"{name} is not finite after step {self.global_step}; training stopped")
 
     def configure_optimizers(self) -> Any:
         train = self.settings.train

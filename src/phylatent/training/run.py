@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import logging
-import os
-import resource
-import sys
+import math
+import signal
 import time
 import warnings
 from collections.abc import Sequence
@@ -20,22 +20,23 @@ import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger
 from rich.console import Console
+from rich.markup import escape
 from torch.utils.data import DataLoader
 
 from phylatent.composition import load_config, to_dict
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import Split, Statistics, fit_statistics, split_episodes
 from phylatent.data.windows import StepSampler, Windows, as_it_is, steps_per_epoch
-from phylatent.errors import UserError
-from phylatent.models.world_model import with_facts
+from phylatent.errors import Interrupted, UserError
 from phylatent.records import data_path, provenance, write_json
 from phylatent.schema import Config
 from phylatent.tasks import get_task
-from phylatent.training.callbacks import Checkpoints, Metrics, Validation, checkpoints
+from phylatent.training.callbacks import Checkpoints, Metrics, Validation, newest_checkpoint
 from phylatent.training.directory import (
     CONFIG,
     RESULT,
     check_data,
+    check_free,
     claim,
     default_directory,
     export,
@@ -43,13 +44,16 @@ from phylatent.training.directory import (
     is_main,
 )
 from phylatent.training.graph import TrainingGraph, build
+from phylatent.training.machine import cores, peak_memory_gb, resolve_device
 from phylatent.training.module import LossNotFinite, TrainingModule
 from phylatent.training.storage import AtomicCheckpointIO, CsvTables, load_checkpoint
-from phylatent.training.validation import make_validator
+from phylatent.training.validation import Validator, make_validator
 
 
 @dataclass(frozen=True)
 class TrainResult:
+    """`seconds` and `peak_memory_gb` are those of the last start, if the run was resumed."""
+
     directory: Path
     steps: int
     seconds: float
@@ -57,8 +61,24 @@ class TrainResult:
     validation: dict[str, float]
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """All a run needs, read and checked before its directory is touched."""
+
+    config: Config
+    device: str
+    data: dict[str, Any]
+    split: Split
+    statistics: Statistics
+    graph: TrainingGraph
+    windows: Windows
+    validator: Validator
+    total_steps: int
+
+
 def train(config: Config, *, out: Path | None = None, resume: bool = False) -> TrainResult:
     """Train, export to `out/model`, and leave `out/result.json`. `resume` continues what `out` holds."""
+    started = time.perf_counter()
     directory = out or default_directory(config)
     config = with_data_path(config)
     if resume:
@@ -66,16 +86,19 @@ def train(config: Config, *, out: Path | None = None, resume: bool = False) -> T
             raise UserError(f"there is no run in {directory} to resume; leave out resume=true to start one")
         if (directory / RESULT).exists():
             return read_result(directory)
+    elif is_main():
+        check_free(directory)
+    prepared = prepare(config)
     # With several processes Lightning starts this very command again for each: only the first one claims the directory.
     owner = claim(directory, config, resume=resume) if is_main() else contextlib.nullcontext()
     with owner:
-        return _train(config, directory)
+        return _fit(prepared, directory, started)
 
 
 def resumed_config(directory: Path, overrides: Sequence[str]) -> Config:
-    """The configuration of the run in a directory, which `device` and `devices` alone may change."""
+    """The configuration of the run in a directory; where it computes and where its data lies is all that may change."""
     for override in overrides:
-        if override.partition("=")[0] not in ("device", "devices", "train.loader_workers"):
+        if override.partition("=")[0] not in ("device", "devices", "data", "train.loader_workers"):
             raise UserError(f"a resumed run keeps its own configuration; leave out {override}, or start a new run")
     return load_config(directory / CONFIG, overrides)
 
@@ -87,49 +110,63 @@ def with_data_path(config: Config) -> Config:
 
 def read_result(directory: Path) -> TrainResult:
     record = json.loads((directory / RESULT).read_text())
-    return TrainResult(directory, **{key: record[key] for key in ("steps", "seconds", "peak_memory_gb", "validation")})
+    validation = {name: math.nan if value is None else value for name, value in record["validation"].items()}
+    return TrainResult(directory, record["steps"], record["seconds"], record["peak_memory_gb"], validation)
 
 
-def _train(config: Config, directory: Path) -> TrainResult:
-    started = time.perf_counter()
-    _quiet()
+def prepare(config: Config) -> Prepared:
     device = resolve_device(config.device)
     if device == "cpu":
-        torch.set_num_threads(max(1, _cores() // config.devices))
-
+        torch.set_num_threads(max(1, cores() // config.devices))
+    if config.train.batch_size % config.devices:
+        raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared evenly by devices={config.devices}")
+    if config.train.wandb and importlib.util.find_spec("wandb") is None:
+        raise UserError("train.wandb=true needs the wandb package: pip install 'phylatent[wandb]'")
     task = get_task(config.task)
     episodes = open_episodes(data_path(config), task)
     split = split_episodes(len(episodes.lengths), config.split)
-    facts = {"name": episodes.path.name, "episodes": len(episodes.lengths), "fingerprint": episodes.fingerprint()}
-    if is_main():
-        check_data(directory, facts)
     statistics = fit_statistics(episodes, task, split.train)
-    graph = build(config, statistics.action, statistics.target)
-
     windows = Windows(episodes, split.train, config.clip)
-    total_steps = planned_steps(config, len(windows))
-    latest = next(iter(checkpoints(directory)[::-1]), None)
-    first_step = check_fits(latest, graph) if latest else 0
-    console = Console(stderr=True, quiet=not is_main())
+    return Prepared(
+        config=config,
+        device=device,
+        data={"name": episodes.path.name, "episodes": len(episodes.lengths), "fingerprint": episodes.fingerprint()},
+        split=split,
+        statistics=statistics,
+        graph=build(config, statistics.action, statistics.target),
+        windows=windows,
+        validator=make_validator(config, task, episodes, split),
+        total_steps=planned_steps(config, len(windows)),
+    )
 
-    validator = make_validator(config, task, episodes, split)
-    validation = Validation(validator, config.train.validate_every, console.print)
+
+def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:
+    _quiet()
+    config, total_steps = prepared.config, prepared.total_steps
+    if is_main():
+        check_data(directory, prepared.data)
+    newest = newest_checkpoint(directory)
+    first_step = check_fits(newest, prepared.graph) if newest else 0
+    console = Console(stderr=True, quiet=not is_main())
+    go_on = go_on_command(directory)
+
+    validation = Validation(prepared.validator, config.train.validate_every, console.print)
     callbacks = [
         Metrics(console, config.train.batch_size, config.train.log_every),
         validation,
-        Checkpoints(directory, config.train.checkpoint_every, config.train.checkpoint_minutes, go_on_command(directory)),
+        Checkpoints(directory, config.train.checkpoint_every, config.train.checkpoint_minutes, go_on),
     ]
-    trainer = _trainer(config, device, directory, first_step, total_steps, callbacks)
-    module = TrainingModule(graph, config, total_steps)
-    loader = _loader(config, windows, total_steps, first_step, trainer)
-    if is_main():
-        where = f"from step {first_step} " if first_step else ""
-        console.print(f"training {config.variant} on {config.task} {where}to step {total_steps} → {directory}")
+    trainer = _trainer(config, prepared.device, directory, first_step, total_steps, callbacks)
+    module = TrainingModule(prepared.graph, config, total_steps)
+    loader = _loader(config, prepared.windows, total_steps, first_step, trainer)
+    where = f"from step {first_step} " if first_step else ""
+    console.print(f"training {config.variant} on {config.task} {where}to step {total_steps} → {escape(str(directory))}")
     try:
-        trainer.fit(module, loader, ckpt_path=latest, weights_only=True)
+        trainer.fit(module, loader, ckpt_path=newest, weights_only=True)
     except LossNotFinite as error:
-        good = next(iter(checkpoints(directory)[::-1]), None)
-        raise LossNotFinite(f"{error}. Last good checkpoint: {good or 'none yet'}") from error
+        raise LossNotFinite(f"{error}. Last good checkpoint: {newest_checkpoint(directory) or 'none yet'}") from error
+    except SystemExit as error:  # Lightning's answer to a Ctrl-C that was not ours to take
+        raise Interrupted(f"stopped at once; go on from the last checkpoint with: {go_on}") from error
 
     result = TrainResult(
         directory=directory,
@@ -139,25 +176,23 @@ def _train(config: Config, directory: Path) -> TrainResult:
         validation=validation.last or _last_validation(directory),
     )
     if is_main():
-        _finish(config, graph, statistics, split, facts, result)
+        _finish(prepared, result)
     return result
 
 
-def _finish(
-    config: Config,
-    graph: TrainingGraph,
-    statistics: Statistics,
-    split: Split,
-    data: dict[str, Any],
-    result: TrainResult,
-) -> None:
-    made = provenance() | {"data": data, "seed": config.seed, "step": result.steps, "config": to_dict(config)}
+def _finish(prepared: Prepared, result: TrainResult) -> None:
+    config, statistics = prepared.config, prepared.statistics
+    made = provenance() | {"data": prepared.data, "seed": config.seed, "step": result.steps, "config": to_dict(config)}
     # A model gets published: it does not carry the paths of the machine that trained it.
     shared = {name: value for name, value in made.items() if name != "command"}
     shared["config"] = {name: value for name, value in made["config"].items() if name != "data"}
-    model = graph.world_model
-    model.config = model._hub_mixin_config = with_facts(
-        model.config, action=statistics.action, target=statistics.target, split=split.to_dict(), provenance=shared
+    model = prepared.graph.world_model
+    model.config = model._hub_mixin_config = replace(
+        model.config,
+        action=statistics.action,
+        target=statistics.target,
+        split=prepared.split.to_dict(),
+        provenance=shared,
     )
     export(model, result.directory)
     record = asdict(result) | {"directory": result.directory.name, "provenance": made}
@@ -187,24 +222,6 @@ def check_fits(path: Path, graph: TrainingGraph) -> int:
     return int(checkpoint["global_step"])
 
 
-def resolve_device(name: str) -> str:
-    """`auto` takes CUDA, then MPS, then the CPU."""
-    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        return next(device for device, there in found.items() if there)
-    if name not in found:
-        raise UserError(f"device is {name!r}; it must be auto, {', '.join(found)}")
-    if not found[name]:
-        raise UserError(f"device={name} was asked for, but this machine has none; use device=auto")
-    return name
-
-
-def peak_memory_gb() -> float:
-    """Of this process since it started (kilobytes on Linux, bytes on macOS)."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1e9 if sys.platform == "darwin" else 1e6)
-
-
 def _trainer(
     config: Config, device: str, directory: Path, first_step: int, total_steps: int, callbacks: list[L.Callback]
 ) -> L.Trainer:
@@ -216,7 +233,9 @@ def _trainer(
         TensorBoardLogger(directory, name="", version="tensorboard"),
     ]
     if config.train.wandb:
-        loggers.append(_wandb(config, directory))
+        from lightning.pytorch.loggers import WandbLogger
+
+        loggers.append(WandbLogger(project="phylatent", name=directory.name, save_dir=directory, config=to_dict(config)))
     return L.Trainer(
         accelerator="gpu" if device == "cuda" else device,
         devices=config.devices,
@@ -234,16 +253,6 @@ def _trainer(
         use_distributed_sampler=False,
         default_root_dir=directory,
     )
-
-
-def _wandb(config: Config, directory: Path) -> Logger:
-    try:
-        import wandb  # noqa: F401
-    except ImportError as error:
-        raise UserError("train.wandb=true needs the wandb package: pip install 'phylatent[wandb]'") from error
-    from lightning.pytorch.loggers import WandbLogger
-
-    return WandbLogger(project="phylatent", name=directory.name, save_dir=directory, config=to_dict(config))
 
 
 def _loader(config: Config, windows: Windows, total_steps: int, first_step: int, trainer: L.Trainer) -> DataLoader:
@@ -265,6 +274,7 @@ def _loader(config: Config, windows: Windows, total_steps: int, first_step: int,
         num_workers=workers,
         pin_memory=trainer.strategy.root_device.type == "cuda",
         persistent_workers=workers > 0,
+        worker_init_fn=_ignore_interrupts,
         multiprocessing_context="spawn" if workers else None,
     )
 
@@ -275,8 +285,9 @@ def _last_validation(directory: Path) -> dict[str, float]:
     return {name: float(value) for name, value in rows[-1].items() if name != "step"} if rows else {}
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _ignore_interrupts(worker: int) -> None:
+    """Ctrl-C reaches every process of a terminal: the one that trains answers it, and still needs its loaders until then."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _quiet() -> None:

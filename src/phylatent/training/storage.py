@@ -22,10 +22,11 @@ from phylatent.training.directory import is_main
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Tensors and plain values only; a pickle that would run code is refused."""
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        return {"state_dict": checkpoint["state_dict"], "global_step": checkpoint["global_step"], **checkpoint}
     except FileNotFoundError as error:
         raise UserError(f"there is no checkpoint {path}") from error
-    except (pickle.UnpicklingError, RuntimeError, EOFError, BadZipFile, ValueError, KeyError) as error:
+    except (pickle.UnpicklingError, RuntimeError, EOFError, BadZipFile, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is not a whole phylatent checkpoint ({' '.join(str(error).split())[:120]}); "
             "delete it to go on from the one before it"
@@ -34,8 +35,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 class AtomicCheckpointIO(CheckpointIO):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        with atomic(Path(path)) as temporary:
-            torch.save(checkpoint, temporary)
+        # Given a path, torch hides a full disk behind an error of its own; given a file, the system's error comes through.
+        with atomic(Path(path)) as temporary, temporary.open("wb") as handle:
+            torch.save(checkpoint, handle)
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
         return load_checkpoint(Path(path))

@@ -27,7 +27,8 @@ FRAMES_AT_ONCE = 128
 
 def effective_rank(z_ND: Tensor) -> float:
     """exp of the entropy of the centred latents' normalised singular values: 1 on a line, D for an even cloud."""
-    values = torch.linalg.svdvals((z_ND - z_ND.mean(0)).double())
+    z_ND = z_ND.cpu().double()  # MPS has no float64
+    values = torch.linalg.svdvals(z_ND - z_ND.mean(0))
     if values.sum() <= 0:
         return 0.0
     share = values / values.sum()
@@ -52,8 +53,9 @@ def readout_r2(fit_z: Tensor, fit_s: Tensor, test_z: Tensor, test_s: Tensor) -> 
 
 
 def _known(z: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
-    rows = ~s.isnan().any(-1)
-    return z[rows].double().cpu(), s[rows].double().cpu()
+    z, s = z.cpu().double(), s.cpu().double()
+    rows = s.isfinite().all(-1)
+    return z[rows], s[rows]
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,7 @@ class Validator:
         for index, chosen in enumerate(self.batches):
             batch = self.windows.__getitems__(list(_own(chosen)))
             losses = graph(*(part.to(device) for part in batch), Draws(seed, f"validation/{index}", device))
-            values = distributed.mean_across(torch.stack([losses.total, *losses.terms.values()]).float())
-            for name, value in zip(["loss", *losses.terms], values.tolist(), strict=True):
+            for name, value in losses.over_processes().items():
                 sums[name] = sums.get(name, 0.0) + value / len(self.batches)
         return sums
 
@@ -104,9 +105,7 @@ class Validator:
 
 
 def _own(chosen: np.ndarray) -> np.ndarray:
-    """This process's slice of what all of them share out."""
-    share = len(chosen) // distributed.world_size()
-    return chosen[distributed.rank() * share : (distributed.rank() + 1) * share]
+    return chosen[distributed.own_rows(len(chosen) // distributed.world_size())]
 
 
 def make_validator(config: Config, task: TaskSpec, episodes: Episodes, split: Split) -> Validator:

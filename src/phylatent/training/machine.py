@@ -1,0 +1,33 @@
+"""What a run asks of the machine: a device, cores, and how much memory it took."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+
+import torch
+
+from phylatent.errors import UserError
+
+
+def resolve_device(name: str) -> str:
+    """`auto` takes CUDA, then MPS, then the CPU."""
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return next(device for device, there in found.items() if there)
+    if name not in found:
+        raise UserError(f"device is {name!r}; it must be auto, {', '.join(found)}")
+    if not found[name]:
+        raise UserError(f"device={name} was asked for, but this machine has none; use device=auto")
+    return name
+
+
+def peak_memory_gb() -> float:
+    """Of this process since it started (kilobytes on Linux, bytes on macOS)."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e9 if sys.platform == "darwin" else 1e6)
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
