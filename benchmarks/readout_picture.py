@@ -34,7 +34,7 @@ def latents(model: WorldModel, episodes: Episodes, ids: tuple[int, ...]) -> tupl
 
 
 def main(data: Path, out: Path, runs: list[Path]) -> None:
-    figure, panels = plt.subplots(1, len(runs), figsize=(4.6 * len(runs), 4.9), layout="constrained")
+    figure, panels = plt.subplots(1, len(runs), figsize=(4.6 * len(runs), 5.2), layout="constrained")
     for panel, run in zip(np.atleast_1d(panels), runs, strict=True):
         model = WorldModel.from_pretrained(run / "model")
         assert model.config.task is not None

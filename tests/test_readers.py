@@ -172,6 +172,15 @@ def test_not_a_whole_hdf5_file(file, tmp_path):
         assert expected in sentence(bad)
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9, 0.999])
+def test_a_collected_file_cut_short_anywhere(tworooms_data, tmp_path, share):
+    whole = tworooms_data.read_bytes()
+    cut = tmp_path / "cut.h5"
+    cut.write_bytes(whole[: int(share * len(whole))])
+    assert "cut short" in sentence(cut)
+
+
 def test_a_damaged_frame_is_named(file):
     with h5py.File(file) as handle:
         chunk = handle["pixels"].id.get_chunk_info_by_coord((7, 0, 0, 0))

@@ -30,12 +30,16 @@ class HDF5Store:
         self._pid = 0
         self._cache_bytes = 2**20
         with _open(path) as file:
-            datasets = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
-            self.columns: dict[str, tuple[tuple[int, ...], np.dtype]] = {
-                name: (item.shape, item.dtype) for name, item in datasets.items()
-            }
-            self.attributes: dict[str, Any] = dict(file.attrs)
-            chunks = datasets["pixels"].chunks if "pixels" in datasets else None
+            try:
+                datasets = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
+                self.columns: dict[str, tuple[tuple[int, ...], np.dtype]] = {
+                    name: (item.shape, item.dtype) for name, item in datasets.items()
+                }
+                self.attributes: dict[str, Any] = dict(file.attrs)
+                chunks = datasets["pixels"].chunks if "pixels" in datasets else None
+            except (OSError, KeyError, RuntimeError) as error:
+                found = f"{path} is damaged: its columns cannot be listed ({_first_line(error)})"
+                raise UserError(f"{found}; collect or download it again") from error
         if chunks is not None:
             # A chunk that does not fit the cache is decompressed again for every frame in it.
             self._cache_bytes = max(self._cache_bytes, 4 * int(np.prod(chunks)) * self.columns["pixels"][1].itemsize)
@@ -114,9 +118,9 @@ def _open(path: Path, **settings: Any) -> h5py.File:
         found = "empty" if not start else "not an HDF5 file, or one without its beginning"
         raise UserError(f"{path} is {found}; data= expects an HDF5 file as `phylatent collect` writes it")
     try:
-        # Many cluster file systems do not lock, and reading does not depend on it. SWMR mode, since a process in which the
-        # file is open without it cannot open it with stable-worldmodel too.
-        return h5py.File(path, "r", locking="best-effort", swmr=True, **settings)
+        # Through a Python file: nothing is locked, which many cluster file systems cannot do, and stable-worldmodel can have
+        # the file open in the same process. (In its SWMR mode a damaged file would be read again and again, for minutes.)
+        return h5py.File(path.open("rb", buffering=0), "r", **settings)
     except OSError as error:
         if "truncated" in str(error):
             raise UserError(
