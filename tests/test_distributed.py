@@ -98,7 +98,8 @@ def test_train_on_two_processes_logs_the_same_losses(tworooms_data: Path, tmp_pa
     for devices in (1, 2):
         command = [
             *(sys.executable, "-m", "phylatent", "train", "preset=smoke", f"data={tworooms_data}", "train.steps=10"),
-            *(f"devices={devices}", f"out={tmp_path / str(devices)}", "device=cpu"),
+            # a number of frames that two processes can share, so that both runs validate on the same ones
+            *(f"devices={devices}", f"out={tmp_path / str(devices)}", "device=cpu", "train.readout_frames=16"),
         ]
         done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
         assert done.returncode == 0, done.stderr
@@ -107,9 +108,11 @@ def test_train_on_two_processes_logs_the_same_losses(tworooms_data: Path, tmp_pa
     validated = losses_of(tmp_path / "1", "validation.csv"), losses_of(tmp_path / "2", "validation.csv")
     assert len(validated[0]) == len(validated[1]) == 1
     assert "effective_rank" in validated[0][0]
-    for a, b in [*zip(one, two, strict=True), *zip(*validated, strict=True)]:
+    # Validation sees the weights after one more step, and Adam divides rounding by rounding where a gradient is 0; the read-out
+    # of an untrained latent inverts a nearly singular matrix on top of that.
+    tolerances = [*([1e-4] * len(one)), 1e-3]
+    for tolerance, a, b in zip(tolerances, [*one, *validated[0]], [*two, *validated[1]], strict=True):
         assert a.keys() == b.keys() >= {"loss", *TERMS}
         for name, value in a.items():
-            # The read-out of an untrained latent inverts a nearly singular matrix: rounding shows.
-            tolerance = 1e-2 if name.startswith("r2/") else 1e-4
-            assert b[name] == pytest.approx(value, rel=tolerance, abs=1e-8), f"{name} at step {a['step']:.0f}"
+            relative = 2e-2 if name.startswith("r2/") else tolerance
+            assert b[name] == pytest.approx(value, rel=relative, abs=1e-8), f"{name} at step {a['step']:.0f}"

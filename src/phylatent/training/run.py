@@ -246,6 +246,7 @@ def _trainer(
         gradient_clip_val=config.train.clip_norm or None,
         callbacks=callbacks,
         logger=loggers,
+        log_every_n_steps=1,  # what is logged when is up to Metrics; this silences advice about short runs
         plugins=[AtomicCheckpointIO()],
         enable_checkpointing=False,
         enable_progress_bar=False,

@@ -26,7 +26,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         return {"state_dict": checkpoint["state_dict"], "global_step": checkpoint["global_step"], **checkpoint}
     except FileNotFoundError as error:
         raise UserError(f"there is no checkpoint {path}") from error
-    except (pickle.UnpicklingError, RuntimeError, EOFError, BadZipFile, ValueError, KeyError, TypeError) as error:
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, BadZipFile, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is not a whole phylatent checkpoint ({' '.join(str(error).split())[:120]}); "
             "delete it to go on from the one before it"
