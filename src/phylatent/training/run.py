@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 
 from phylatent.composition import load_config, to_dict
 from phylatent.data.readers import open_episodes
-from phylatent.data.stats import Split, Statistics, fit_statistics, split_episodes
+from phylatent.data.stats import Split, fit_statistics, split_episodes
 from phylatent.data.windows import StepSampler, Windows, as_it_is, steps_per_epoch
 from phylatent.errors import Interrupted, UserError
 from phylatent.records import data_path, provenance, write_json
@@ -69,7 +69,6 @@ class Prepared:
     device: str
     data: dict[str, Any]
     split: Split
-    statistics: Statistics
     graph: TrainingGraph
     windows: Windows
     validator: Validator
@@ -132,7 +131,6 @@ def prepare(config: Config) -> Prepared:
         device=device,
         data={"name": episodes.path.name, "episodes": len(episodes.lengths), "fingerprint": episodes.fingerprint()},
         split=split,
-        statistics=statistics,
         graph=build(config, statistics.action, statistics.target),
         windows=windows,
         validator=make_validator(config, task, episodes, split),
@@ -181,19 +179,13 @@ def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:
 
 
 def _finish(prepared: Prepared, result: TrainResult) -> None:
-    config, statistics = prepared.config, prepared.statistics
+    config = prepared.config
     made = provenance() | {"data": prepared.data, "seed": config.seed, "step": result.steps, "config": to_dict(config)}
     # A model gets published: it does not carry the paths of the machine that trained it.
     shared = {name: value for name, value in made.items() if name != "command"}
     shared["config"] = {name: value for name, value in made["config"].items() if name != "data"}
     model = prepared.graph.world_model
-    model.config = model._hub_mixin_config = replace(
-        model.config,
-        action=statistics.action,
-        target=statistics.target,
-        split=prepared.split.to_dict(),
-        provenance=shared,
-    )
+    model.config = model._hub_mixin_config = replace(model.config, split=prepared.split.to_dict(), provenance=shared)
     export(model, result.directory)
     record = asdict(result) | {"directory": result.directory.name, "provenance": made}
     write_json(result.directory / RESULT, record)
