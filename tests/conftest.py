@@ -13,6 +13,8 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 import pytest
 import torch
 
+from training_runs import STEPS, finish
+
 torch.set_num_threads(2)
 
 
@@ -47,3 +49,17 @@ def mount(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
     yield mount
     subprocess.run(["umount", "-l", str(disk)], capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def arguments(tworooms_data: Path) -> list[str]:
+    return ["preset=smoke", f"data={tworooms_data}", f"train.steps={STEPS}", "train.validate_every=20", "device=cpu"]
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, for others to be compared with."""
+    directory = tmp_path_factory.mktemp("runs") / "whole"
+    done = finish(*arguments, f"out={directory}")
+    assert done.returncode == 0, done.stderr
+    return directory

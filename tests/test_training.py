@@ -1,14 +1,10 @@
-"""Training as its user meets it: real data, real processes, killed, stopped, resumed, and refused."""
+"""Training as its user meets it: real data, what a run leaves behind, and what it refuses."""
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import h5py
@@ -18,7 +14,7 @@ from safetensors.torch import load_file
 
 from phylatent import WorldModel, compose
 from phylatent.collection import collect
-from phylatent.composition import available, load_config
+from phylatent.composition import available
 from phylatent.data.readers import open_episodes
 from phylatent.errors import PhylatentError, UserError
 from phylatent.objectives import TERMS
@@ -27,109 +23,8 @@ from phylatent.tasks import get_task
 from phylatent.training.callbacks import checkpoints
 from phylatent.training.graph import TrainingGraph
 from phylatent.training.module import rate_factor
-from phylatent.training.run import resumed_config, train
-
-STEPS = 60
-
-
-def smoke(data: Path, *overrides: str, variant: str = "phylatent"):
-    return compose(preset="smoke", variant=variant, overrides=[f"data={data}", *overrides])
-
-
-def start(*arguments: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "phylatent", "train", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-
-
-def finish(*arguments: str) -> subprocess.CompletedProcess:
-    process = start(*arguments)
-    out, err = process.communicate()
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def wait_for_checkpoint(directory: Path, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 120
-    while len(checkpoints(directory)) < 2:
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open() as handle:
-        return list(csv.DictReader(handle))
-
-
-@pytest.fixture(scope="module")
-def arguments(tworooms_data: Path) -> list[str]:
-    return ["preset=smoke", f"data={tworooms_data}", f"train.steps={STEPS}", "train.validate_every=20", "device=cpu"]
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("runs") / "whole"
-    done = finish(*arguments, f"out={directory}")
-    assert done.returncode == 0, done.stderr
-    return directory
-
-
-def assert_same_run(directory: Path, other: Path) -> None:
-    weights = [(d / "model" / "model.safetensors").read_bytes() for d in (directory, other)]
-    assert weights[0] == weights[1]
-    mine, theirs = (torch.load(checkpoints(d)[-1], weights_only=True) for d in (directory, other))
-    assert mine["global_step"] == theirs["global_step"] == STEPS
-    assert all(torch.equal(tensor, theirs["state_dict"][name]) for name, tensor in mine["state_dict"].items())
-    for file in ("train.csv", "validation.csv"):
-        mine, theirs = table(directory / file), table(other / file)
-        for row in (*mine, *theirs):
-            row.pop("clips_per_second", None)
-        assert mine == theirs, file
-
-
-def test_killed_and_resumed_is_bit_identical(arguments: list[str], uninterrupted: Path, tmp_path: Path) -> None:
-    directory = tmp_path / "killed"
-    process = start(*arguments, f"out={directory}")
-    wait_for_checkpoint(directory, process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    step = int(checkpoints(directory)[-1].stem.removeprefix("step-"))
-    assert 0 < step < STEPS
-    assert not (directory / "model").exists()
-
-    resumed = finish(f"out={directory}", "resume=true")
-    assert resumed.returncode == 0, resumed.stderr
-    assert f"from step {step}" in resumed.stderr
-    assert_same_run(directory, uninterrupted)
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_ctrl_c_saves_and_says_how_to_go_on(arguments: list[str], uninterrupted: Path, tmp_path: Path, workers: int) -> None:
-    directory = tmp_path / "stopped"
-    process = start(*arguments, f"out={directory}", "train.checkpoint_every=1000000", f"train.loader_workers={workers}")
-    while not (directory / "train.csv").exists():
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130, err
-    assert f"phylatent train out={directory} resume=true" in err
-    assert "Traceback" not in err
-    assert len(checkpoints(directory)) == 1
-
-    assert finish(f"out={directory}", "resume=true").returncode == 0
-    assert_same_run(directory, uninterrupted)
-
-
-def test_ctrl_c_on_two_processes(arguments: list[str], tmp_path: Path) -> None:
-    directory = tmp_path / "two"
-    process = start(*arguments, f"out={directory}", "devices=2")
-    wait_for_checkpoint(directory, process)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 130, err
-    assert err.count("resume=true") == 1
-    assert finish(f"out={directory}", "resume=true").returncode == 0
-    assert (directory / "model" / "model.safetensors").exists()
+from phylatent.training.run import train
+from training_runs import STEPS, finish, smoke, start, table, wait_for_checkpoint
 
 
 def test_what_a_run_leaves_behind(uninterrupted: Path, tworooms_data: Path) -> None:
@@ -152,12 +47,6 @@ def test_what_a_run_leaves_behind(uninterrupted: Path, tworooms_data: Path) -> N
     assert max(config.action.std) < 1
     assert str(tworooms_data.parent) not in (uninterrupted / "model" / "config.json").read_text()
     assert not any(name.startswith(("terms", "psg")) for name in load_file(uninterrupted / "model" / "model.safetensors"))
-
-
-def test_the_saved_configuration_gives_the_same_run(uninterrupted: Path, tmp_path: Path) -> None:
-    again = finish(f"config={uninterrupted / 'config.yaml'}", f"out={tmp_path / 'again'}")
-    assert again.returncode == 0, again.stderr
-    assert_same_run(tmp_path / "again", uninterrupted)
 
 
 @pytest.mark.parametrize("variant", available("variants"))
@@ -240,91 +129,6 @@ def test_a_directory_where_another_process_trains(arguments: list[str], tmp_path
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-
-
-def copy_unfinished(run: Path, target: Path) -> Path:
-    for path in run.rglob("*"):
-        if path.is_file() and path.name != "result.json":
-            (target / path.relative_to(run)).parent.mkdir(parents=True, exist_ok=True)
-            (target / path.relative_to(run)).write_bytes(path.read_bytes())
-    return target
-
-
-def test_a_checkpoint_of_another_shape(uninterrupted: Path, tmp_path: Path) -> None:
-    directory = copy_unfinished(uninterrupted, tmp_path / "run")
-    changed = (directory / "config.yaml").read_text().replace("width: 48", "width: 96")
-    (directory / "config.yaml").write_text(changed)
-    with pytest.raises(UserError, match="does not fit this run"):
-        train(resumed_config(directory, []), out=directory, resume=True)
-
-
-def test_a_checkpoint_cut_short(uninterrupted: Path, tmp_path: Path) -> None:
-    directory = copy_unfinished(uninterrupted, tmp_path / "run")
-    newest = checkpoints(directory)[-1]
-    newest.write_bytes(newest.read_bytes()[:5000])
-    with pytest.raises(UserError, match="not a whole phylatent checkpoint"):
-        train(resumed_config(directory, []), out=directory, resume=True)
-    newest.unlink()
-    assert train(resumed_config(directory, []), out=directory, resume=True).steps == STEPS
-
-
-class Malicious:
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self):
-        return (os.mkdir, (str(self.mark),))
-
-
-def test_a_pickle_with_code_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
-    directory = copy_unfinished(uninterrupted, tmp_path / "run")
-    torch.save({"state_dict": {}, "global_step": 1, "evil": Malicious(tmp_path / "mark")}, checkpoints(directory)[-1])
-    with pytest.raises(UserError, match="not a whole phylatent checkpoint"):
-        train(resumed_config(directory, []), out=directory, resume=True)
-    assert not (tmp_path / "mark").exists()
-
-
-def test_a_run_is_not_continued_on_other_data(uninterrupted: Path, tmp_path: Path) -> None:
-    directory = copy_unfinished(uninterrupted, tmp_path / "run")
-    config = load_config(directory / "config.yaml")
-    Path(tmp_path / "other").mkdir()
-    other = collect(
-        compose(preset="smoke", overrides=["collect.seed=5", "collect.workers=1"]), out=tmp_path / "other" / "data.h5"
-    )
-    text = (directory / "config.yaml").read_text().replace(str(config.data), str(other))
-    (directory / "config.yaml").write_text(text)
-    with pytest.raises(UserError, match=r"is not what the run .* was trained on"):
-        train(resumed_config(directory, []), out=directory, resume=True)
-
-
-def test_killed_between_the_last_step_and_the_export(uninterrupted: Path, tmp_path: Path) -> None:
-    directory = copy_unfinished(uninterrupted, tmp_path / "run")
-    result = train(resumed_config(directory, []), out=directory, resume=True)
-    assert result.steps == STEPS
-    assert result.validation.keys() >= {"pred", "r2/x"}
-    assert_same_run(directory, uninterrupted)
-
-
-def test_resuming(uninterrupted: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no run in"):
-        train(compose(preset="smoke"), out=tmp_path / "nothing", resume=True)
-    with pytest.raises(UserError, match="keeps its own configuration"):
-        resumed_config(uninterrupted, ["train.lr=1"])
-    assert train(resumed_config(uninterrupted, []), out=uninterrupted, resume=True).steps == STEPS
-
-
-def test_a_checkpoint_without_its_parts(uninterrupted: Path, tmp_path: Path) -> None:
-    directory = copy_unfinished(uninterrupted, tmp_path / "run")
-    torch.save({"something": 1}, checkpoints(directory)[-1])
-    with pytest.raises(UserError, match="not a whole phylatent checkpoint"):
-        train(resumed_config(directory, []), out=directory, resume=True)
-
-
-def test_data_that_moved_can_be_named_on_resume(uninterrupted: Path, tworooms_data: Path, tmp_path: Path) -> None:
-    directory = copy_unfinished(uninterrupted, tmp_path / "run")
-    moved = tmp_path / "moved.h5"
-    moved.write_bytes(tworooms_data.read_bytes())
-    assert train(resumed_config(directory, [f"data={moved}"]), out=directory, resume=True).steps == STEPS
 
 
 @pytest.mark.parametrize("kilobytes", [200, 11_500])
