@@ -83,7 +83,7 @@ def test_the_command_line_wins_and_types_are_checked() -> None:
     assert config.data == "a=b.h5"
     assert compose(overrides=["data=007"]).data == "007"
     with pytest.raises(FrozenInstanceError):
-        config.seed = 3  # type: ignore[misc]
+        config.seed = 3
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import csv
 import pickle
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from zipfile import BadZipFile
 
 import torch
@@ -52,7 +52,7 @@ class CsvTables(Logger):
     Lightning's own CSV logger deletes the file of the run it resumes; this one keeps it up to the step it resumes from.
     """
 
-    FILES = {"train": "train.csv", "val": "validation.csv"}  # noqa: RUF012
+    FILES: ClassVar = {"train": "train.csv", "val": "validation.csv"}
 
     def __init__(self, directory: Path, first_step: int) -> None:
         super().__init__()
