@@ -1,0 +1,24 @@
+"""What a task, a model and a run are, as frozen dataclasses. No torch here."""
+
+from phylatent.schema.judging import PERTURBATIONS, POLICIES, DiagnoseConfig, PlanConfig
+from phylatent.schema.settings import ClipConfig, CollectConfig, Config, ModelConfig, Settings, SplitConfig, TrainConfig
+from phylatent.schema.task import Normaliser, PhysicalTarget, Row, Rule, TaskSpec
+
+__all__ = [
+    "PERTURBATIONS",
+    "POLICIES",
+    "ClipConfig",
+    "CollectConfig",
+    "Config",
+    "DiagnoseConfig",
+    "ModelConfig",
+    "Normaliser",
+    "PhysicalTarget",
+    "PlanConfig",
+    "Row",
+    "Rule",
+    "Settings",
+    "SplitConfig",
+    "TaskSpec",
+    "TrainConfig",
+]

@@ -1,0 +1,34 @@
+"""What settings are held to, and the sentence when they are not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from phylatent.errors import UserError
+
+
+def check(condition: bool, message: str) -> None:
+    if not condition:
+        raise UserError(message)
+
+
+def at_least(section: str, settings: Any, lowest: float, *names: str) -> None:
+    """Every named setting is a finite number, not below `lowest`; None is for settings that may be left open."""
+    for name in names:
+        value = getattr(settings, name)
+        good = value is None or (math.isfinite(value) and value >= lowest)
+        check(good, f"{section}.{name} is {value}; it must be at least {lowest}")
+
+
+def choices(name: str, values: tuple[str, ...], allowed: tuple[str, ...]) -> None:
+    check(len(values) > 0, f"{name} is empty; choose among {', '.join(allowed)}")
+    for value in values:
+        check(value in allowed, f"{name} holds {value!r}; it must be among {', '.join(allowed)}")
+
+
+def whole(name: str, values: tuple[int, ...], lowest: int) -> None:
+    check(len(values) > 0, f"{name} is empty")
+    for value in values:
+        check(value >= lowest, f"{name} holds {value}; it must be at least {lowest}")
+    check(len(set(values)) == len(values), f"{name} holds a value twice")

@@ -1,0 +1,96 @@
+"""Settings of what judges a model: the diagnostics and planning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from phylatent.schema.checks import at_least, check, choices, whole
+
+PERTURBATIONS = ("brightness", "colour", "texture", "noise")
+DIAGNOSTIC_PROTOCOLS = ("paper", "ordering")
+COORDINATES = ("raw", "circular")
+
+
+@dataclass(frozen=True)
+class DiagnoseConfig:
+    """Scales of the three diagnostics (sec:three_collapse); the thresholds are the paper's."""
+
+    protocol: str = "paper"
+    states: int = 1000
+    frames: int = 2000
+    pairs: int = 200_000
+    branches: int = 1000
+    seeds: tuple[int, ...] = (0, 1, 2)
+    severity: float = 1.0
+    """Multiplies every perturbation; 1 is the frozen choice (docs/choices.md)."""
+    coordinates: str = "raw"
+    horizons: tuple[int, ...] = (1, 3, 5)
+    """In blocks; the last one is the headline's."""
+    bootstrap: int = 1000
+    workers: int | None = None
+    """Simulating processes. Unset: one for each core. The numbers do not depend on it."""
+    anchors: int = 1000
+    """protocol=ordering: states whose neighbours are ranked."""
+    pool: int = 4096
+    references: int = 64
+    every: int | None = None
+    """Steps between small diagnoses while training. Unset: none."""
+
+    def __post_init__(self) -> None:
+        counts = ("states", "frames", "pairs", "branches", "bootstrap", "workers", "anchors", "pool", "references", "every")
+        at_least("diagnose", self, 1, *counts)
+        at_least("diagnose", self, 0, "severity")
+        check(self.frames >= 2, "diagnose.frames must be at least 2: pairs are drawn among them")
+        for name, allowed in (("protocol", DIAGNOSTIC_PROTOCOLS), ("coordinates", COORDINATES)):
+            value = getattr(self, name)
+            check(value in allowed, f"diagnose.{name} is {value!r}; it must be one of {', '.join(allowed)}")
+        whole("diagnose.seeds", self.seeds, 0)
+        whole("diagnose.horizons", self.horizons, 1)
+
+
+PLAN_PROTOCOLS = ("paper", "moderate", "strict")
+POLICIES = ("model", "random", "nothing", "expert")
+HISTORIES = ("executed", "recorded")
+
+
+@dataclass(frozen=True)
+class PlanConfig:
+    """The search (CEM) and the evaluation around it; the paper's numbers."""
+
+    protocol: tuple[str, ...] = ("paper",)
+    policy: tuple[str, ...] = POLICIES
+    pairs: int = 100
+    """For each evaluation seed."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    goal_steps: int = 25
+    budget: int = 50
+    horizon: int = 5
+    """Blocks a plan is long; all of them are executed before the next plan, unless `receding` says fewer."""
+    receding: int = 5
+    candidates: int = 100
+    elites: int = 10
+    iterations: int = 10
+    context: int = 3
+    """Frames of history a plan may see, the present one included."""
+    history: str = "executed"
+    """What the first plan sees: the present frame alone (`executed`), or recorded frames before the start (`recorded`)."""
+    chunk: int = 2048
+    """Candidate sequences the model rolls out at once: bounds the memory."""
+    workers: int | None = None
+    """Evaluating processes. Unset: one for each core. The numbers do not depend on it."""
+    filmstrips: int = 12
+    """Episodes whose frames are kept for the report."""
+    video: int = 0
+    """Episodes written as side-by-side videos."""
+
+    def __post_init__(self) -> None:
+        at_least("plan", self, 1, "pairs", "goal_steps", "budget", "horizon", "receding", "candidates", "iterations")
+        at_least("plan", self, 1, "context", "chunk", "workers")
+        at_least("plan", self, 0, "filmstrips", "video")
+        at_least("plan", self, 2, "elites")
+        check(self.elites <= self.candidates, f"plan.elites is {self.elites}, more than plan.candidates = {self.candidates}")
+        check(self.receding <= self.horizon, f"plan.receding is {self.receding}, more than plan.horizon = {self.horizon}")
+        check(self.history in HISTORIES, f"plan.history is {self.history!r}; it must be one of {', '.join(HISTORIES)}")
+        choices("plan.protocol", self.protocol, PLAN_PROTOCOLS)
+        choices("plan.policy", self.policy, POLICIES)
+        whole("plan.seeds", self.seeds, 0)

@@ -1,0 +1,102 @@
+"""What a task is: its environment, its data, its physical target, when it is solved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Row = dict[str, np.ndarray]
+"""One time step of an episode as the data file holds it: column name → value."""
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """A z-score per dimension. A dimension that never varied maps to 0."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", tuple(self.mean))
+        object.__setattr__(self, "std", tuple(self.std))
+
+    @property
+    def scale(self) -> tuple[float, ...]:
+        """What a centred value is multiplied by: 1/std, or 0 for a constant dimension."""
+        return tuple(1 / s if s > 1e-8 else 0.0 for s in self.std)
+
+
+@dataclass(frozen=True)
+class PhysicalTarget:
+    """The vector S of tab:physical_targets: which data columns, in which order, what each dimension is called."""
+
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+    modulo: Mapping[int, float] = field(default_factory=dict)
+    """Dimension → period, for a dimension the paper takes modulo something."""
+
+    @property
+    def dim(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When an episode counts as a success under a planning protocol. Every callable gets rows that hold their goal."""
+
+    solved: Callable[[Row], bool]
+    asks: Callable[[Row], bool] | None = None
+    """(start) → whether the protocol asks for this pair at all."""
+    hold: int = 1
+    """How many steps in a row it must be solved."""
+    allowed: Callable[[Row, Row], bool] | None = None
+    """(before, after) → whether the step was possible; an episode with one that was not is no success from there on."""
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Everything about a task. Adding one is adding one file with a `TASK` in `tasks/`."""
+
+    name: str
+    title: str
+    env_id: str
+    action_low: tuple[float, ...]
+    action_high: tuple[float, ...]
+    target: PhysicalTarget
+    objectives: Mapping[str, Mapping[str, float]]
+    """Weights and hyper-parameters of the paper's objectives on this task (tab:loss_weights, tab:auxiliary_hyperparameters)."""
+    episode_steps: int
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    """Columns recorded beside `pixels` and `action`; together they are enough to restore a state."""
+    moving_dims: tuple[int, ...] = ()
+    """Target dimensions of the thing the task wants moved (`inspect` counts the windows in which it does)."""
+    moving_tolerance: float = 0.0
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Settings that a preset takes on this task only: preset name → nested settings."""
+    expert: str | None = None
+    """Where the simulator finds the expert policy: "module:Class"."""
+    behaviour: Callable[..., Callable[[], np.ndarray]] | None = None
+    """(simulator, rng) → act(); act() returns the next raw action and may change the simulator's goal."""
+    read_columns: Callable[[Any], Row] | None = None
+    """(environment) → the recorded columns of its present state."""
+    restore: Callable[[Any, Row], None] | None = None
+    """(environment, row) → sets the environment to that recorded state."""
+    solved: Callable[[Row, Row], bool] | None = None
+    """(row, the row that holds its goal) → success under the paper's protocol."""
+    with_goal: Callable[[Row, Row], Row] | None = None
+    """(row, another row) → the first one, with the other's state as its goal."""
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+    """What a planning protocol asks of this task: `paper`, `moderate`, `strict`."""
+    distance: Callable[[Row, Row], float] | None = None
+    """(row, the row that holds its goal) → how far it is from being solved, in `distance_unit`."""
+    distance_unit: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that hold on this task in every preset, nested as on the command line."""
+
+    @property
+    def action_dim(self) -> int:
+        return len(self.action_low)
