@@ -20,14 +20,21 @@ MAY = {
     "tasks": BASE,
     "distributed": set(),
     "draws": {"distributed"},
+    "machine": BASE,
+    "processes": BASE,
+    "statistics": BASE,
     "simulator": BASE,
     "models": BASE | {"distributed", "draws"},
     "objectives": BASE | {"distributed", "draws", "models"},
     "composition": BASE | {"records", "tasks", "objectives"},
-    "data": BASE | {"records", "draws", "simulator", "tasks"},
-    "training": BASE | {"records", "distributed", "draws", "tasks", "models", "objectives", "composition", "data"},
+    "data": BASE | {"records", "draws", "simulator", "tasks", "processes"},
+    "training": BASE
+    | {"records", "distributed", "draws", "tasks", "models", "objectives", "composition", "data", "machine", "diagnostics"},
+    "diagnostics": BASE | {"draws", "simulator", "data", "models", "processes", "machine", "statistics", "records"},
+    "planning": BASE | {"draws", "simulator", "data", "models", "processes", "machine", "statistics", "records"},
+    "report": BASE | {"records", "statistics"},
 }
-TOP = {"cli", "request", "collection", "demo", "doctor", "__init__", "__main__"}
+TOP = {"cli", "request", "collection", "subjects", "judging", "demo", "doctor", "__init__", "__main__"}
 
 
 def imports(path: Path) -> set[str]:

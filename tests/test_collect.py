@@ -302,7 +302,7 @@ def test_what_a_policy_raises_is_told_in_a_sentence(tmp_path):
 def test_a_worker_s_error_reaches_the_user_with_its_cause(tmp_path):
     with pytest.raises(UserError, match="without its environment") as error:
         collect(replace(TASK, restore=None), replace(SMALL, workers=2), seed=0, path=tmp_path / "data.h5")
-    assert "in _work" in str(error.value.__cause__)
+    assert "in _serve" in str(error.value.__cause__)
 
 
 def test_a_worker_that_dies_is_noticed(tmp_path):

@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from phylatent.machine import cores, resolve_device
 from phylatent.records import home, provenance, write_json
 from phylatent.schema import TaskSpec
 from phylatent.simulator import Simulator, prepare_renderer
 from phylatent.tasks import all_tasks
-from phylatent.training.machine import cores, resolve_device
 
 
 @dataclass(frozen=True)

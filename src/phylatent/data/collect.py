@@ -11,21 +11,34 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import h5py
 
-from phylatent.data.shards import Plan, merge_shards, shard_path
-from phylatent.data.workers import Job, run_here, run_in_processes
+from phylatent.data.shards import Plan, merge_shards, shard_path, write_shard
 from phylatent.errors import Interrupted, PhylatentError, UserError
+from phylatent.processes import Tick, Work, run
 from phylatent.records import is_disk_full, write_json
 from phylatent.schema import CollectConfig, TaskSpec
+from phylatent.simulator import Simulator
 
 log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 """(episodes done, episodes in all)"""
+
+
+@dataclass(frozen=True)
+class Job:
+    task: TaskSpec
+    plan: Plan
+    parts: Path
+
+
+def _collector(job: Job, on_episode: Tick) -> Callable[[int], None]:
+    simulator = Simulator(job.task, job.plan.frame_size)
+    return lambda shard: write_shard(simulator, job.task, job.plan, job.parts, shard, on_episode)
 
 
 def collect(task: TaskSpec, settings: CollectConfig, *, seed: int, path: Path, progress: Progress | None = None) -> Path:
@@ -135,12 +148,14 @@ def _collect_shards(job: Job, path: Path, workers: int, progress: Progress | Non
             progress(done, job.plan.episodes)
 
     on_episode(0)
-    workers = min(workers, len(missing))
+    work = Work(
+        _collector,
+        (job,),
+        name=f"collecting {job.task.name}",
+        advice="finished shards are kept: run the same command to go on",
+    )
     try:
-        if workers == 1:
-            run_here(job, missing, on_episode)
-        elif workers > 1:
-            run_in_processes(job, missing, workers, on_episode)
+        run(work, missing, workers, on_episode)
     except KeyboardInterrupt:
         kept = sum(len(job.plan.members(i)) for i in range(job.plan.shards) if shard_path(job.parts, i).exists())
         raise Interrupted(

@@ -28,6 +28,7 @@ from phylatent.data.readers import open_episodes
 from phylatent.data.stats import Split, fit_statistics, split_episodes
 from phylatent.data.windows import StepSampler, Windows, as_it_is, steps_per_epoch
 from phylatent.errors import Interrupted, UserError
+from phylatent.machine import cores, peak_memory_gb, resolve_device
 from phylatent.records import data_path, provenance, write_json
 from phylatent.schema import Config
 from phylatent.tasks import get_task
@@ -44,7 +45,6 @@ from phylatent.training.directory import (
     is_main,
 )
 from phylatent.training.graph import TrainingGraph, build
-from phylatent.training.machine import cores, peak_memory_gb, resolve_device
 from phylatent.training.module import LossNotFinite, TrainingModule
 from phylatent.training.storage import AtomicCheckpointIO, CsvTables, load_checkpoint
 from phylatent.training.validation import Validator, make_validator
