@@ -34,7 +34,7 @@ MAY = {
     "planning": BASE | {"draws", "simulator", "data", "models", "processes", "machine", "statistics", "records"},
     "report": BASE | {"records", "statistics"},
 }
-TOP = {"cli", "request", "collection", "subjects", "judging", "demo", "doctor", "__init__", "__main__"}
+TOP = {"cli", "request", "collection", "subjects", "judging", "tables", "demo", "doctor", "__init__", "__main__"}
 
 
 def imports(path: Path) -> set[str]:

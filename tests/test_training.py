@@ -42,7 +42,7 @@ def test_what_a_run_leaves_behind(uninterrupted: Path, tworooms_data: Path) -> N
     assert config.task == "tworooms"
     assert config.provenance["step"] == STEPS
     assert config.provenance["data"]["fingerprint"] == open_episodes(tworooms_data, get_task("tworooms")).fingerprint()
-    assert len(config.split["held_out"]) == 1
+    assert len(config.split["held_out"]) == 3
     assert not set(config.split["held_out"]) & set(config.split["train"])
     assert max(config.action.std) < 1
     assert str(tworooms_data.parent) not in (uninterrupted / "model" / "config.json").read_text()

@@ -7,7 +7,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -29,6 +29,7 @@ app = typer.Typer(
     help="Train JEPA world models whose latent space can be planned in, and measure whether it can.",
     epilog="Settings are key=value: task= preset= variant= seed= data= out= train.steps= … `--debug` shows tracebacks.",
 )
+Runs = Annotated[list[str] | None, typer.Argument(metavar="RUN... [KEY=VALUE]...", show_default=False)]
 Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
 console = Console()
 
@@ -112,6 +113,37 @@ def train(keys: Keys = None) -> None:
             console.print(f"model: [bold]{escape(str(result.directory / 'model'))}[/]")
 
 
+@app.command(epilog="Example: phylatent diagnose runs/tworooms-laptop-phylatent-seed0")
+def diagnose(keys: Runs = None) -> None:
+    """Measure the three failure rates of models: invariance, identifiability, counterfactual dynamics."""
+    from phylatent.judging import diagnose as diagnose_models
+
+    diagnose_models(**_judging(parse(keys or [])), console=console)
+
+
+@app.command(epilog="Example: phylatent plan runs/tworooms-laptop-phylatent-seed0 protocol=paper,strict video=4")
+def plan(keys: Runs = None) -> None:
+    """Plan with models in the real environment, beside random, do-nothing and expert policies."""
+    from phylatent.judging import plan as plan_with_models
+
+    plan_with_models(**_judging(parse(keys or [])), console=console)
+
+
+@app.command(epilog="Example: phylatent report runs/tworooms-laptop-lewm-seed0 runs/tworooms-laptop-phylatent-seed0")
+def report(keys: Runs = None) -> None:
+    """Write one self-contained page about runs: rates, planning, scatter plots, filmstrips, training curves."""
+    from phylatent.judging import report as make_report
+
+    request = parse(keys or [])
+    title = [o.partition("=")[2] for o in request.overrides if o.startswith("title=")]
+    other = [o for o in request.overrides if not o.startswith("title=")]
+    if other or request.choices or request.seeds or request.config or request.resume:
+        raise UserError("report takes run directories, out= and title=, nothing else")
+    if not request.plain:
+        raise UserError("name what to report on: run directories, or those that diagnose and plan wrote")
+    make_report(request.plain, out=request.out, title=title[0] if title else None, console=console)
+
+
 @app.command(epilog="Example: phylatent doctor")
 def doctor(keys: Keys = None) -> None:
     """What this machine has, and what to do about what is missing."""
@@ -123,6 +155,19 @@ def doctor(keys: Keys = None) -> None:
         raise UserError("doctor takes out= only: it looks at the machine, not at a configuration")
     if not run_doctor(console, request.out):
         raise typer.Exit(1)
+
+
+def _judging(request: Request) -> dict[str, Any]:
+    """What `diagnose` and `plan` take: what to judge, where to write, and settings of the judging."""
+    if request.resume or request.config or {"task", "variant"} & request.choices.keys():
+        raise UserError("a model says itself what its task and variant are; name it, and give preset=, data=, out= or settings")
+    return {
+        "sources": request.plain,
+        "overrides": request.overrides,
+        "seeds": request.seeds,
+        "preset": request.choices.get("preset"),
+        "out": request.out,
+    }
 
 
 def _configs(request: Request) -> list[Config]:

@@ -1,12 +1,16 @@
-"""The main job in one command: collect TwoRooms, train `lewm` and `phylatent` under one budget, compare them.
+"""The main job in one command: collect TwoRooms, train `lewm` and `phylatent` under one budget, judge both, show it on a page.
 
 A stage that is done is not done again when the command is run again.
 """
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,63 +19,110 @@ from rich.table import Table
 from phylatent.collection import collect
 from phylatent.composition import compose, to_dict
 from phylatent.errors import UserError
+from phylatent.judging import diagnose, plan, report
+from phylatent.machine import peak_memory_gb
 from phylatent.records import home, provenance, write_json
 from phylatent.request import Request
 from phylatent.schema import Config
+from phylatent.tables import percent
 from phylatent.training.directory import CONFIG, default_directory
 from phylatent.training.run import TrainResult, resumed_config, train, with_data_path
 
 VARIANTS = ("lewm", "phylatent")
-MEANING = {
-    "loss": "held-out weighted sum of the method's own terms (not comparable between methods)",
-    "pred": "held-out prediction loss",
-    "sigreg": "held-out distance of the latent cloud from a Gaussian",
-    "effective_rank": "how many directions the latents use; near 1 is collapse",
-    "r2": "linear read-out of the agent's position on held-out episodes; 1 is perfect",
-}
+ONE_SEED = ("diagnose.seeds=[0]", "plan.seeds=[0]")
+NOT_REAL = "a quick look: too little data and training to compare anything. `phylatent demo` is the real comparison"
+SHARES = {"collect": 0.15, "train lewm": 0.22, "train phylatent": 0.40, "diagnose": 0.07, "plan": 0.14, "report": 0.02}
+"""How a whole demo spends its time, roughly: for the time left."""
+Done = TypeVar("Done")
+
+
+@dataclass
+class Stages:
+    """One line per stage, with what is left."""
+
+    console: Console
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, name: str, work: Callable[[], Done]) -> Done:
+        number = f"[bold]{len(self.seconds) + 1}/{len(SHARES)}[/]"
+        self.console.print(f"{number} {name}{self._left()}", highlight=False)
+        started = time.perf_counter()
+        done = work()
+        self.seconds[name] = round(time.perf_counter() - started, 1)
+        return done
+
+    def _left(self) -> str:
+        """Extrapolated from the stages that were really run just now; one that was found done says nothing of the machine."""
+        run = {name: spent for name, spent in self.seconds.items() if spent > 5}
+        if not run:
+            return ""
+        rate = sum(run.values()) / sum(SHARES[name] for name in run)
+        left = rate * sum(share for name, share in SHARES.items() if name not in self.seconds)
+        return f" · about {left / 60:.0f} min left in all" if left >= 90 else f" · about {left:.0f} s left in all"
 
 
 def run_demo(request: Request, console: Console) -> Path:
-    """Run what is missing, print the comparison, and return the record's path."""
+    """Run what is missing, print the comparison, and return the report's path."""
+    quick, request = _quick(request)
+    preset = request.choices.get("preset", "quick" if quick else "laptop")
+    overrides = [*request.overrides, *(f"seed={seed}" for seed in request.seeds)]
+    configs = {variant: compose("tworooms", preset, variant, [*ONE_SEED, *overrides]) for variant in VARIANTS}
+    judging = [text for text in (*ONE_SEED, *overrides) if text.startswith(("diagnose.", "plan.", "data=", "device="))]
+    out = request.out or home() / "runs" / f"demo-{preset}"
+    if quick:
+        console.print(f"[yellow]{NOT_REAL}[/]", soft_wrap=True)
+
+    stages = Stages(console)
+    stages("collect", lambda: collect(configs["lewm"], console=console))
+    results = {}
+    for variant, config in configs.items():
+        results[variant] = stages(f"train {variant}", lambda config=config: _train_or_go_on(config))  # type: ignore[misc]
+    runs = [default_directory(config) for config in configs.values()]
+    given: dict[str, Any] = {"preset": preset, "quick": quick, "console": Console(quiet=True)}
+    rates = stages("diagnose", lambda: diagnose(runs, overrides=_of("diagnose", judging), **given))
+    success = stages("plan", lambda: plan(runs, overrides=_of("plan", judging), **given))
+    page = stages("report", lambda: report(runs, out=out))
+
+    _show(results, rates, [record["paper"] for record in success], console)
+    seconds = _earlier(out / "demo.json") | {name: spent for name, spent in stages.seconds.items() if spent > 1}
+    write_json(
+        out / "demo.json",
+        {
+            "seconds": seconds,
+            "peak_memory_gb": round(peak_memory_gb(), 2),
+            "quick": quick,
+            "config": {name: to_dict(config) for name, config in configs.items()},
+            "provenance": provenance(),
+        },
+    )
+    spent = ", ".join(f"{name} {value:.0f} s" for name, value in stages.seconds.items())
+    console.print(f"{sum(stages.seconds.values()) / 60:.1f} min: {spent}", highlight=False, soft_wrap=True)
+    if quick:
+        console.print(f"[yellow]{NOT_REAL}[/]", soft_wrap=True)
+    console.print(f"report: [bold]{escape(str(page))}[/]", soft_wrap=True)
+    return page
+
+
+def _quick(request: Request) -> tuple[bool, Request]:
     if (
         request.choices.get("task", "tworooms") != "tworooms"
         or "variant" in request.choices
         or request.resume
         or request.config
     ):
-        raise UserError("demo runs lewm and phylatent on tworooms; it takes preset=, seed=, out= and settings, nothing else")
+        raise UserError("demo runs lewm and phylatent on tworooms; it takes preset=, quick=, seed=, out= and settings only")
     if len(request.seeds) > 1:
         raise UserError("demo takes one seed")
-    overrides = [*request.overrides, *(f"seed={seed}" for seed in request.seeds)]
-    preset = request.choices.get("preset", "laptop")
-    configs = {variant: compose("tworooms", preset, variant, overrides) for variant in VARIANTS}
-    stages = 1 + len(VARIANTS)
+    return request.flag("quick")
 
-    started = time.perf_counter()
-    console.print(f"[bold]1/{stages}[/] collect")
-    collect(configs["lewm"], console=console)
-    results = {}
-    for index, (variant, config) in enumerate(configs.items(), start=2):
-        console.print(f"[bold]{index}/{stages}[/] train {variant}")
-        results[variant] = _train_or_go_on(config)
-        console.print(f"{variant}: {results[variant].steps} steps in {results[variant].seconds:.0f} s")
-    seconds = round(time.perf_counter() - started, 1)
 
-    _show(results, console)
-    record = (request.out or home() / "runs" / f"demo-{preset}") / "comparison.json"
-    write_json(
-        record,
-        {
-            "seconds": seconds,
-            "results": {
-                name: {"validation": r.validation, "seconds": r.seconds, "steps": r.steps} for name, r in results.items()
-            },
-            "config": {name: to_dict(config) for name, config in configs.items()},
-            "provenance": provenance(),
-        },
-    )
-    console.print(f"comparison: [bold]{escape(str(record))}[/]")
-    return record
+def _of(section: str, overrides: list[str]) -> list[str]:
+    return [text for text in overrides if text.startswith((f"{section}.", "data=", "device="))]
+
+
+def _earlier(path: Path) -> dict[str, float]:
+    """What stages took that were done before: a second run finds them done."""
+    return json.loads(path.read_text())["seconds"] if path.is_file() else {}
 
 
 def _train_or_go_on(config: Config) -> TrainResult:
@@ -84,16 +135,26 @@ def _train_or_go_on(config: Config) -> TrainResult:
     return train(config, out=directory)
 
 
-def _show(results: dict[str, TrainResult], console: Console) -> None:
-    table = Table(title="held-out comparison", caption="The full comparison, with planning, comes with the report page.")
+def _show(results: Mapping[str, TrainResult], rates: list[Any], success: list[Any], console: Console) -> None:
+    table = Table(title="TwoRooms, held-out episodes, one training seed")
     table.add_column("")
     for variant in results:
         table.add_column(variant, justify="right")
     table.add_column("what it says")
-    names = list(dict.fromkeys(name for result in results.values() for name in result.validation))
-    for name in names:
-        cells = [result.validation.get(name) for result in results.values()]
-        if None not in cells:
-            meaning = MEANING.get(name.partition("/")[0], "")
-            table.add_row(name, *(f"{cell:.4f}" for cell in cells), meaning)
+    for name, meaning in (
+        ("invariance", "appearance moves the latent more than a step does"),
+        ("identifiability", "states far apart that share a latent neighbourhood"),
+        ("counterfactual", "different actions, different ends, same prediction"),
+    ):
+        cells = [percent(record[name]["rate"], record[name]["interval"]) for record in rates]
+        table.add_row(f"{name} failures", *cells, meaning)
+    found = [record["policies"]["model"] for record in success]
+    table.add_row(
+        f"planning success, {found[0]['count']} pairs",
+        *(percent(one["rate"], one["interval"]) for one in found),
+        "goals 25 steps ahead reached within 50",
+    )
+    floors = {name: one["rate"] for name, one in success[0]["policies"].items() if name != "model"}
     console.print(table)
+    shown = ", ".join(f"{name} {percent(rate)}" for name, rate in floors.items())
+    console.print(f"for comparison: {shown}", highlight=False, soft_wrap=True)

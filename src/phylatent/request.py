@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phylatent.errors import UserError
@@ -22,6 +22,12 @@ class Request:
     choices: dict[str, str]
     overrides: tuple[str, ...]
     seeds: tuple[int, ...]
+
+    def flag(self, key: str) -> tuple[bool, Request]:
+        """`key=true` among the settings, and the request without it."""
+        values = [text.partition("=")[2] for text in self.overrides if text.startswith(f"{key}=")]
+        rest = tuple(text for text in self.overrides if not text.startswith(f"{key}="))
+        return bool(values) and _flag(key, values[-1]), replace(self, overrides=rest)
 
 
 def parse(arguments: Sequence[str]) -> Request:

@@ -113,6 +113,17 @@ class Attention(nn.Module):
         self.to_out = nn.Sequential(nn.Linear(heads * head_dim, width))
         self.dropout = Dropout(dropout)
 
+    def last(self, x_BTD: Tensor) -> Tensor:
+        """What `forward` gives at the last position, in eval mode; only keys and values are needed of the others."""
+        normed = self.norm(x_BTD)
+        to_q, to_k, to_v = self.to_qkv.weight.chunk(3)
+        q = rearrange(F.linear(normed[:, -1:], to_q), "b t (h d) -> b h t d", h=self.heads)
+        k, v = rearrange(
+            F.linear(normed, torch.cat([to_k, to_v])), "b t (two h d) -> two b h t d", two=2, h=self.heads
+        )
+        attention = (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).softmax(-1)
+        return self.to_out(rearrange(attention @ v, "b h t d -> b t (h d)"))
+
     def forward(self, x_BTD: Tensor, draws: Draws | None) -> Tensor:
         q, k, v = rearrange(self.to_qkv(self.norm(x_BTD)), "b t (three h d) -> three b h t d", three=3, h=self.heads)
         scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
@@ -149,9 +160,19 @@ class ConditionalBlock(nn.Module):
         self.adaLN_modulation = nn.Sequential(nn.SiLU(), modulation)
 
     def forward(self, x_BTD: Tensor, c_BTD: Tensor, draws: Draws | None) -> Tensor:
-        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.adaLN_modulation(c_BTD).chunk(6, dim=-1)
+        return self.modulated(x_BTD, self.adaLN_modulation(c_BTD), draws)
+
+    def modulated(self, x_BTD: Tensor, m_BTD6: Tensor, draws: Draws | None = None) -> Tensor:
+        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = m_BTD6.chunk(6, dim=-1)
         x = x_BTD + gate_a * self.attn(self.norm1(x_BTD) * (1 + scale_a) + shift_a, draws)
         return x + gate_m * self.mlp(self.norm2(x) * (1 + scale_m) + shift_m, draws)
+
+    def last(self, x_BTD: Tensor, m_BTD6: Tensor) -> Tensor:
+        """`modulated` at the last position, in eval mode."""
+        shift_a, scale_a, _, _, _, _ = m_BTD6.chunk(6, dim=-1)
+        _, _, gate_a, shift_m, scale_m, gate_m = m_BTD6[:, -1:].chunk(6, dim=-1)
+        x = x_BTD[:, -1:] + gate_a * self.attn.last(self.norm1(x_BTD) * (1 + scale_a) + shift_a)
+        return x + gate_m * self.mlp(self.norm2(x) * (1 + scale_m) + shift_m, None)
 
 
 class Transformer(nn.Module):
@@ -176,3 +197,18 @@ class Predictor(nn.Module):
 
     def forward(self, z_BTD: Tensor, c_BTD: Tensor, draws: Draws | None = None) -> Tensor:
         return self.transformer(z_BTD + self.pos_embedding[:, : z_BTD.shape[1]], c_BTD, draws)
+
+    def modulations(self, c_BTD: Tensor) -> list[Tensor]:
+        """What each block makes of the action embeddings: the same at whatever position of a window a block of actions stands."""
+        return [block.adaLN_modulation(c_BTD) for block in self._blocks()]
+
+    def last(self, z_BTD: Tensor, modulations: list[Tensor]) -> Tensor:
+        """`forward` at the last position only, in eval mode: all that a rollout needs, for two thirds of the work."""
+        x = z_BTD + self.pos_embedding[:, : z_BTD.shape[1]]
+        *blocks, final = self._blocks()
+        for block, modulation in zip(blocks, modulations, strict=False):
+            x = block.modulated(x, modulation)
+        return self.transformer.norm(final.last(x, modulations[-1]))
+
+    def _blocks(self) -> list[ConditionalBlock]:
+        return [block for block in self.transformer.layers if isinstance(block, ConditionalBlock)]

@@ -180,9 +180,13 @@ class WorldModel(
             actions = torch.cat([self.normalise_actions(past_blocks_NhA), actions], dim=1)
         embedded = self.embed_actions(actions)
         known, context = latents.shape[1], self.config.clip.context
+        modulations = [] if self.training else self.predictor.modulations(embedded)
         for end in range(known, known + torch.as_tensor(blocks_NkA).shape[1]):
-            first = max(0, end - context)
-            predicted = self.predict(latents[:, first:end], embedded[:, first:end])[:, -1:]
+            seen = slice(max(0, end - context), end)
+            if self.training:
+                predicted = self.predict(latents[:, seen], embedded[:, seen])[:, -1:]
+            else:
+                predicted = self.pred_proj(self.predictor.last(latents[:, seen], [m[:, seen] for m in modulations]))
             latents = torch.cat([latents, predicted], dim=1)
         return latents[:, known:]
 

@@ -74,7 +74,7 @@ class PlanConfig:
     """Frames of history a plan may see, the present one included."""
     history: str = "executed"
     """What the first plan sees: the present frame alone (`executed`), or recorded frames before the start (`recorded`)."""
-    chunk: int = 2048
+    chunk: int = 512
     """Candidate sequences the model rolls out at once: bounds the memory."""
     workers: int | None = None
     """Evaluating processes. Unset: one for each core. The numbers do not depend on it."""

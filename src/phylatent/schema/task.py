@@ -52,8 +52,8 @@ class Rule:
     """(start) → whether the protocol asks for this pair at all."""
     hold: int = 1
     """How many steps in a row it must be solved."""
-    allowed: Callable[[Row, Row], bool] | None = None
-    """(before, after) → whether the step was possible; an episode with one that was not is no success from there on."""
+    corrected: Callable[[Row, Row], Row] | None = None
+    """(before, after) → where the step ends under the protocol's own physics, for an environment whose own are at fault."""
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from phylatent.schema import PhysicalTarget, Row, TaskSpec
+from phylatent.schema import PhysicalTarget, Row, Rule, TaskSpec
 
 SUCCESS_RADIUS = 16.0
+STRICT_RADIUS = 8.0
 ACTION_NOISE = 2.0
+
+WALL_X, WALL_HALF = 112.0, 5.0
+DOOR_Y, DOOR_HALF = 49.0, 14.0
+RADIUS = 7.0
 
 
 def read_columns(env: Any) -> Row:
@@ -25,8 +30,72 @@ def restore(env: Any, row: Row) -> None:
         env._set_goal_state(row["goal_state"])
 
 
+def distance(row: Row, goal_row: Row) -> float:
+    return float(np.linalg.norm(row["state"] - goal_row["goal_state"]))
+
+
 def solved(row: Row, goal_row: Row) -> bool:
-    return bool(np.linalg.norm(row["state"] - goal_row["goal_state"]) < SUCCESS_RADIUS)
+    return distance(row, goal_row) < SUCCESS_RADIUS
+
+
+def with_goal(row: Row, goal: Row) -> Row:
+    return row | {"goal_state": goal["state"]}
+
+
+def reached(row: Row) -> bool:
+    return distance(row, row) < SUCCESS_RADIUS
+
+
+def not_reached(row: Row) -> bool:
+    return not reached(row)
+
+
+def reached_closely(row: Row) -> bool:
+    return distance(row, row) < STRICT_RADIUS
+
+
+def asks_for_the_door(start: Row) -> bool:
+    """Start and goal lie in different rooms, both clear of the wall, and it is not solved yet."""
+    here, there = start["state"], start["goal_state"]
+    apart = (here[0] < WALL_X) != (there[0] < WALL_X) and not reached_closely(start)
+    return bool(apart and min(_distance_to_wall(here), _distance_to_wall(there)) >= RADIUS)
+
+
+def stopped_by_walls(before: Row, after: Row) -> Row:
+    """The step as a solid disk would take it: up to the wall, then along it.
+
+    The environment looks at the end point's centre only, and lets a disk cut the door's corners.
+    """
+    start, end = (np.asarray(row["state"], dtype=np.float64) for row in (before, after))
+    if _clear(start, end):
+        return after
+    here = _advance(start, end)
+    for aside in (np.array([end[0], here[1]]), np.array([here[0], end[1]])):
+        here = _advance(here, aside)
+    stopped = here.astype(np.float32)
+    return after | {"state": stopped, "proprio": stopped.copy()}
+
+
+def _advance(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """As far towards `end` as the way is clear, to a hundredth of a step."""
+    if _clear(start, end):
+        return end
+    reach = np.linspace(0, 1, 101)
+    free = _distance_to_wall(start + reach[:, None] * (end - start)) >= RADIUS
+    return start + reach[max(int(np.argmin(free)) - 1, 0)] * (end - start)
+
+
+def _clear(start: np.ndarray, end: np.ndarray) -> bool:
+    if max(start[0], end[0]) <= WALL_X - WALL_HALF - RADIUS or min(start[0], end[0]) >= WALL_X + WALL_HALF + RADIUS:
+        return True
+    return bool((_distance_to_wall(start + np.linspace(0, 1, 101)[:, None] * (end - start)) >= RADIUS).all())
+
+
+def _distance_to_wall(point: np.ndarray) -> np.ndarray:
+    """From the centre [..., 2] to the nearest solid point of the wall between the rooms."""
+    aside = np.maximum(np.abs(point[..., 0] - WALL_X) - WALL_HALF, 0.0)
+    into_door = np.maximum(DOOR_HALF - np.abs(point[..., 1] - DOOR_Y), 0.0)
+    return np.hypot(aside, into_door)
 
 
 def behaviour(simulator: Any, rng: np.random.Generator) -> Callable[[], np.ndarray]:
@@ -67,4 +136,16 @@ TASK = TaskSpec(
     read_columns=read_columns,
     restore=restore,
     solved=solved,
+    with_goal=with_goal,
+    distance=distance,
+    distance_unit="px",
+    rules={
+        "paper": Rule(solved=reached),
+        "moderate": Rule(solved=reached, asks=not_reached),
+        "strict": Rule(
+            solved=reached_closely,
+            asks=asks_for_the_door,
+            corrected=stopped_by_walls,
+        ),
+    },
 )

@@ -1,0 +1,215 @@
+"""`diagnose`, `plan` and `report` as commands: progress, records that are not made twice, tables to read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from phylatent.diagnostics.diagnose import diagnose_model, save
+from phylatent.diagnostics.drawing import draw_samples
+from phylatent.errors import UserError
+from phylatent.machine import resolve_device
+from phylatent.planning.closed_loop import Trajectory
+from phylatent.planning.evaluate import Course, lay_out, run_policies
+from phylatent.planning.films import Bank, filmstrips, write_video
+from phylatent.planning.planner import Planner
+from phylatent.planning.record import outcomes, summarise
+from phylatent.records import atomic, home, provenance, write_json
+from phylatent.schema import DiagnoseConfig, PlanConfig
+from phylatent.subjects import Subject, judging_overrides, load_subject
+from phylatent.tables import show_rates, show_success
+
+Sources = Sequence[str | Path]
+Tell = Callable[[str, int, int], None]
+FREE = ("workers", "chunk", "every", "filmstrips", "video", "protocol", "policy")
+"""Settings that change no number in a record of one protocol."""
+
+
+def diagnose(
+    sources: Sources,
+    *,
+    overrides: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    preset: str | None = None,
+    out: Path | None = None,
+    quick: bool = False,
+    console: Console | None = None,
+) -> list[dict[str, Any]]:
+    """The three failure rates of each model, on the same states, pairs and branches: one record for each."""
+    console = console or Console(quiet=True)
+    subjects = _subjects(sources, judging_overrides(overrides, "diagnose", seeds), preset, out)
+    settings = subjects[0].config.diagnose
+    records, sample = [], None
+    for subject in subjects:
+        path = subject.directory / "diagnostics" / f"{settings.protocol}.json"
+        key = _key(subject, settings)
+        if not _is_done(path, key, console):
+            held: dict[str, Any] = {"task": subject.task, "episodes": subject.episodes, "split": subject.split}
+            held |= {"clip": subject.model.config.clip, "settings": settings}
+            with _progress(console, f"diagnose {subject.name}") as tell:
+                sample = sample or draw_samples(**held, progress=tell)
+                diagnosis = diagnose_model(subject.model, **held, sample=sample, progress=tell)
+            save(diagnosis, path.parent, {"model": subject.facts, "key": key, "quick": quick, "provenance": provenance()})
+        records.append(json.loads(path.read_text()))
+    show_rates(records, console)
+    return records
+
+
+def plan(
+    sources: Sources,
+    *,
+    overrides: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    preset: str | None = None,
+    out: Path | None = None,
+    quick: bool = False,
+    console: Console | None = None,
+) -> list[dict[str, dict[str, Any]]]:
+    """Success of each model, and of the policies it is compared with, on the same start/goal lists: protocol → record."""
+    console = console or Console(quiet=True)
+    subjects = _subjects(sources, judging_overrides(overrides, "plan", seeds), preset, out)
+    settings = subjects[0].config.plan
+    floors: dict[str, list[Trajectory]] = {}
+    records = []
+    for subject in subjects:
+        folders = {protocol: subject.directory / "planning" / protocol for protocol in settings.protocol}
+        key = _key(subject, settings)
+        done = [_is_done(folder / "result.json", key, console) for folder in folders.values()]
+        if not all(done):
+            course = lay_out(subject.task, subject.episodes, subject.split, settings, subject.model.config.clip.stride)
+            floors |= _run(course, subject, [name for name in course.settings.policy if name not in floors], console)
+            for protocol, folder in folders.items():
+                record = summarise(course, protocol, floors)
+                extra = {"model": subject.facts, "key": key, "quick": quick, "provenance": provenance()}
+                record["data"]["name"] = subject.episodes.path.name
+                _write_films(course, protocol, floors.get("model"), subject, folder)
+                course.lists[protocol].save(folder / "pairs.json")
+                write_json(folder / "result.json", record | extra)
+            floors.pop("model", None)
+        records.append({p: json.loads((folder / "result.json").read_text()) for p, folder in folders.items()})
+    show_success(records, console)
+    return records
+
+
+def report(sources: Sources, *, out: Path | None = None, title: str | None = None, console: Console | None = None) -> Path:
+    """One self-contained page about one or several runs; returns its path."""
+    from phylatent.report.page import make_report
+
+    directories = [Path(source).expanduser() for source in sources]
+    for directory in directories:
+        if not directory.is_dir():
+            raise UserError(
+                f"there is no directory {directory}; report takes run directories, or those that diagnose and plan wrote"
+            )
+    names = "-".join(dict.fromkeys(directory.resolve().name for directory in directories))[:80]
+    page = make_report(directories, out or home() / "runs" / f"report-{names}", title=title)
+    if console is not None:
+        console.print(f"report: [bold]{escape(str(page))}[/]", soft_wrap=True)
+    return page
+
+
+def _subjects(sources: Sources, overrides: Sequence[str], preset: str | None, out: Path | None) -> list[Subject]:
+    if not sources:
+        raise UserError("name what to judge: a run directory, a model directory, or a Hub id")
+    subjects: list[Subject] = []
+    for source in sources:
+        place = out / Path(source).name if out is not None and len(sources) > 1 else out
+        subject = load_subject(str(source), overrides=overrides, preset=preset, out=place)
+        if subjects:
+            _check_comparable(subjects[0], subject)
+        subject.model.to(resolve_device(subject.config.device))
+        subjects.append(subject)
+    if len({subject.directory.resolve() for subject in subjects}) < len(subjects):
+        raise UserError("the same run is named twice, or two of them would write to the same place")
+    return subjects
+
+
+def _check_comparable(first: Subject, other: Subject) -> None:
+    same = first.task.name == other.task.name and first.split == other.split
+    if not same or first.episodes.fingerprint() != other.episodes.fingerprint():
+        raise UserError(
+            f"{other.name} and {first.name} do not share their task, data and held-out episodes, so they cannot be judged "
+            "on the same ones; call the command once for each"
+        )
+
+
+def _key(subject: Subject, settings: DiagnoseConfig | PlanConfig) -> dict[str, Any]:
+    """What decides a record's numbers: where it is unchanged, the record stands."""
+    decisive = {name: value for name, value in asdict(settings).items() if name not in FREE}
+    facts = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "held_out": subject.split.seed}
+    return json.loads(json.dumps(decisive | facts))
+
+
+def _is_done(path: Path, key: Mapping[str, Any], console: Console) -> bool:
+    if not path.is_file():
+        return False
+    found = json.loads(path.read_text()).get("key") or {}
+    changes = [name for name in {**found, **key} if found.get(name) != key.get(name)]
+    if changes:
+        raise UserError(
+            f"{path} holds a measurement with other settings ({', '.join(changes)}); nothing was overwritten: "
+            "give out= another directory, or move that one away"
+        )
+    console.print(f"already measured: {escape(str(path))}", soft_wrap=True)
+    return True
+
+
+def _run(course: Course, subject: Subject, policies: Sequence[str], console: Console) -> dict[str, list[Trajectory]]:
+    total, done = len(policies) * len(course.starts), 0
+    with _progress(console, f"plan {subject.name}") as tell:
+
+        def on_episode() -> None:
+            nonlocal done
+            done += 1
+            tell("episodes", done, total)
+
+        tell("episodes", 0, total)
+        model = subject.model if "model" in policies else None
+        return run_policies(policies, course, model=model, on_episode=on_episode)
+
+
+def _write_films(
+    course: Course, protocol: str, trajectories: Sequence[Trajectory] | None, subject: Subject, folder: Path
+) -> None:
+    """Of the filmed episodes of this protocol's list: filmstrips for the report, and the videos asked for."""
+    if trajectories is None or not (course.settings.filmstrips or course.settings.video):
+        return
+    mine, scored = course.of(protocol, trajectories), outcomes(course, protocol, trajectories)
+    starts = course.starts_of(protocol)
+    filmed = [i for i, (start, t) in enumerate(zip(starts, mine, strict=True)) if start.film != "none" and t.frames]
+    for i in [i for i in filmed if starts[i].film == "all"][: course.settings.video]:
+        outcome = "solved" if scored[i].success else "failed"
+        write_video(folder / "videos" / f"pair{i:03d}-{outcome}.webp", starts[i], mine[i], scored[i])
+    filmed = filmed[: course.settings.filmstrips]
+    if filmed:
+        bank = Bank(Planner(subject.model, settings=course.settings), subject.episodes, subject.split)
+        strips = [(i, starts[i], mine[i], scored[i]) for i in filmed]
+        arrays = filmstrips(strips, bank, course.settings, course.stride)
+        with atomic(folder / "rollouts.npz") as temporary, temporary.open("wb") as handle:
+            np.savez_compressed(handle, allow_pickle=False, **arrays)
+
+
+@contextlib.contextmanager
+def _progress(console: Console, title: str) -> Iterator[Tell]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[what]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task(escape(title), what="")
+
+        def tell(what: str, done: int, total: int) -> None:
+            progress.update(bar, completed=done, total=total, what=what)
+
+        yield tell

@@ -1,0 +1,108 @@
+"""Start/goal lists: drawn once from held-out episodes, kept as a file with a hash, the same for every policy compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phylatent.data.readers import Episodes
+from phylatent.data.stats import Split
+from phylatent.draws import derive_seed
+from phylatent.errors import UserError
+from phylatent.records import write_json
+from phylatent.schema import PlanConfig, Row, Rule, TaskSpec
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A start and a goal in one held-out episode, as rows counted from its first one."""
+
+    seed: int
+    episode: int
+    start: int
+    goal: int
+
+
+@dataclass(frozen=True)
+class PairList:
+    task: str
+    protocol: str
+    data: str
+    """The data file's fingerprint."""
+    pairs: tuple[Pair, ...]
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+    def save(self, path: Path) -> None:
+        write_json(path, asdict(self) | {"hash": self.hash})
+
+    @classmethod
+    def load(cls, path: Path) -> PairList:
+        try:
+            record: Mapping[str, Any] = json.loads(path.read_text())
+            pairs = tuple(Pair(**pair) for pair in record["pairs"])
+            found = cls(record["task"], record["protocol"], record["data"], pairs)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} is not a start/goal list written by `phylatent plan`") from error
+        if found.hash != record.get("hash"):
+            raise UserError(f"{path} was changed after it was written: its hash does not fit its pairs")
+        return found
+
+
+class Rows:
+    """The states of a data file, read once."""
+
+    def __init__(self, task: TaskSpec, episodes: Episodes) -> None:
+        self.task = task
+        self.offsets = episodes.offsets
+        self.columns = {name: episodes.column(name) for name in episodes.row_columns}
+
+    def __call__(self, episode: int, step: int) -> Row:
+        row = int(self.offsets[episode]) + step
+        return {name: values[row].copy() for name, values in self.columns.items()}
+
+    def start(self, pair: Pair) -> Row:
+        """The start's state, with the goal's as its goal."""
+        assert self.task.with_goal is not None
+        return self.task.with_goal(self(pair.episode, pair.start), self(pair.episode, pair.goal))
+
+
+def rule_of(task: TaskSpec, protocol: str) -> Rule:
+    if task.with_goal is None or protocol not in task.rules:
+        known = ", ".join(task.rules) or "none so far"
+        raise UserError(f"task {task.name!r} has no planning protocol {protocol!r}; it has: {known}")
+    return task.rules[protocol]
+
+
+def draw_pairs(task: TaskSpec, episodes: Episodes, split: Split, protocol: str, settings: PlanConfig) -> PairList:
+    """For each evaluation seed, `pairs` distinct starts in random order, those the protocol does not ask for left out.
+
+    The order is the same under every protocol, so that the lists share as many pairs as their rules allow.
+    """
+    rule = rule_of(task, protocol)
+    if settings.goal_steps % episodes.frame_stride:
+        raise UserError(f"plan.goal_steps = {settings.goal_steps} is no multiple of the data's stride {episodes.frame_stride}")
+    rows = Rows(task, episodes)
+    ahead = settings.goal_steps // episodes.frame_stride
+    starts = [(e, t) for e in split.held_out for t in range(int(episodes.lengths[e]) - ahead)]
+    chosen: list[Pair] = []
+    for seed in settings.seeds:
+        order = np.random.default_rng(derive_seed("pairs", seed)).permutation(len(starts))
+        drawn = (Pair(seed, episode, start, start + ahead) for episode, start in (starts[i] for i in order))
+        asked = (pair for pair in drawn if rule.asks is None or rule.asks(rows.start(pair)))
+        chosen += islice(asked, settings.pairs)
+    if not chosen:
+        raise UserError(
+            f"no held-out episode of {episodes.path} has a pair {settings.goal_steps} steps apart that protocol {protocol!r} "
+            "asks for; collect longer episodes, or more of them"
+        )
+    return PairList(task.name, protocol, episodes.fingerprint(), tuple(chosen))

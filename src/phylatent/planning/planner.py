@@ -1,0 +1,196 @@
+"""`Planner`: from what a model sees now and what it should see, to the actions that lead there."""
+
+# P problems, N candidates, k blocks ahead, h past frames, D latent, A values of a raw action block
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from einops import rearrange, repeat
+from torch import Tensor, nn
+
+from phylatent.draws import derive_seed
+from phylatent.errors import UserError
+from phylatent.planning.cem import cem
+from phylatent.schema import Normaliser, PlanConfig
+
+
+class LatentModel(Protocol):
+    """All that planning asks of a model. One whose `rollout` also takes `past_NhD` and `past_blocks_NhA` gets its history."""
+
+    def encode(self, frames: Any) -> Any: ...
+
+    def rollout(self, z_ND: Any, blocks_NkA: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What a raw action is: its bounds, its z-scores, and how many of them make a block."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    normaliser: Normaliser
+    stride: int = 5
+
+    @classmethod
+    def of(cls, model: Any) -> Actions:
+        """As a phylatent model brings them along."""
+        config = getattr(model, "config", None)
+        if config is None or getattr(config, "action", None) is None or config.action_low is None:
+            raise UserError(
+                "this model does not say what its actions are; give Planner(model, actions=Actions(low, high, normaliser))"
+            )
+        return cls(config.action_low, config.action_high, config.action, config.clip.stride)
+
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        """Of a z-scored block [A]; a dimension that never varied in the data stays where it was."""
+        mean, scale = np.array(self.normaliser.mean), np.array(self.normaliser.scale)
+        ends = [torch.tensor((np.array(end) - mean) * scale, dtype=torch.float32) for end in (self.low, self.high)]
+        return ends[0].repeat(self.stride), ends[1].repeat(self.stride)
+
+    def raw(self, z_A: Tensor) -> Tensor:
+        """z-scored blocks [..., A] → raw ones, inside the bounds to the last bit."""
+        repeated = [torch.tensor(v, dtype=torch.float32).repeat(self.stride).to(z_A.device) for v in self._constants()]
+        mean, std, low, high = repeated
+        return (z_A * std + mean).clamp(low, high)
+
+    def _constants(self) -> tuple[tuple[float, ...], ...]:
+        return self.normaliser.mean, self.normaliser.std, self.low, self.high
+
+
+@dataclass(frozen=True)
+class History:
+    """What a plan knows of the past, at block spacing, oldest first: latents and the raw blocks taken at them."""
+
+    latents_PhD: Tensor
+    blocks_PhA: Tensor
+
+
+@dataclass(frozen=True)
+class Found:
+    blocks_PkA: Tensor
+    """Raw actions."""
+    imagined_PkD: Tensor
+    """Where the model expects to be after each block."""
+    cost_P: Tensor
+    """Squared distance of the last imagined latent to the goal's."""
+
+
+class Planner:
+    """Model-predictive control in the latent space; `act` serves a control loop of your own.
+
+    >>> planner = Planner(WorldModel.from_pretrained("runs/my-run/model"))
+    >>> action = planner.act(observation, goal)   # two uint8 frames [H, W, 3]; one raw action
+    """
+
+    def __init__(
+        self, model: LatentModel, *, settings: PlanConfig | None = None, actions: Actions | None = None, seed: int = 0
+    ) -> None:
+        self.model = model
+        self.settings = settings or PlanConfig()
+        self.actions = actions or Actions.of(model)
+        self.seed = seed
+        self.takes_history = "past_NhD" in inspect.signature(model.rollout).parameters
+        self.device = next(model.parameters()).device if isinstance(model, nn.Module) else torch.device("cpu")
+        if isinstance(model, nn.Module):
+            model.eval()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was seen and planned: call it between episodes."""
+        self._queue: deque[np.ndarray] = deque()
+        self._past: list[tuple[np.ndarray, np.ndarray]] = []
+        self._block_frame = np.empty(0)
+        self._taken: list[np.ndarray] = []
+        self._goal: tuple[np.ndarray, Tensor] | None = None
+        self._plans = 0
+
+    @torch.no_grad()
+    def encode(self, frames: np.ndarray | Tensor) -> Tensor:
+        """uint8 frames [N, H, W, 3] → latents [N, D]."""
+        return torch.as_tensor(self.model.encode(torch.from_numpy(np.array(frames)))).float().to(self.device)
+
+    @torch.no_grad()
+    def imagine(self, z_ND: Tensor, blocks_NkA: Tensor, history: History | None = None) -> Tensor:
+        """Latents [N, k, D] after each raw block, `chunk` sequences at a time."""
+        parts = []
+        for first in range(0, len(z_ND), self.settings.chunk):
+            rows = slice(first, first + self.settings.chunk)
+            past: dict[str, Tensor] = {}
+            if history is not None and self.takes_history:
+                past = {"past_NhD": history.latents_PhD[rows], "past_blocks_NhA": history.blocks_PhA[rows]}
+            parts.append(torch.as_tensor(self.model.rollout(z_ND[rows], blocks_NkA[rows], **past)).float())
+        return torch.cat(parts)
+
+    @torch.no_grad()
+    def search(
+        self, z_PD: Tensor, goal_PD: Tensor, generators: Sequence[torch.Generator], history: History | None = None
+    ) -> Found:
+        """CEM on the squared error between the imagined last latent and the goal's, all problems side by side."""
+        count = self.settings.candidates
+        low, high = (bound.to(self.device) for bound in self.actions.bounds())
+
+        def spread(x: Tensor) -> Tensor:
+            return repeat(x, "p ... -> (p n) ...", n=count)
+
+        seen = spread(z_PD)
+        past = history and History(spread(history.latents_PhD), spread(history.blocks_PhA))
+
+        def cost(candidates_PNkA: Tensor) -> Tensor:
+            blocks = self.actions.raw(rearrange(candidates_PNkA, "p n k a -> (p n) k a"))
+            ends = self.imagine(seen, blocks, past)[:, -1]
+            return (rearrange(ends, "(p n) d -> p n d", n=count) - goal_PD[:, None]).square().sum(-1)
+
+        mean = cem(
+            cost,
+            low_A=low,
+            high_A=high,
+            horizon=self.settings.horizon,
+            candidates=count,
+            elites=self.settings.elites,
+            iterations=self.settings.iterations,
+            generators=generators,
+        )
+        blocks = self.actions.raw(mean)
+        imagined = self.imagine(z_PD, blocks, history)
+        return Found(blocks, imagined, (imagined[:, -1] - goal_PD).square().sum(-1))
+
+    def generator(self, *name: object) -> torch.Generator:
+        return torch.Generator(self.device).manual_seed(derive_seed(self.seed, "cem", *name))
+
+    def act(self, observation: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        """The next raw action [action dim]; plans anew when the last plan is used up, or the goal is another one."""
+        observation, goal = np.asarray(observation), np.asarray(goal)
+        if self._goal is None or not np.array_equal(self._goal[0], goal):
+            self._goal = (goal.copy(), self.encode(goal[None]))
+            self._queue.clear()
+            if self._taken:  # in the middle of a block: what came before no longer lies at block spacing
+                self._past, self._taken = [], []
+        if len(self._taken) == self.actions.stride:
+            self._past = [*self._past, (self._block_frame, np.concatenate(self._taken))][-(self.settings.context - 1) :]
+            self._taken = []
+        if not self._taken:
+            self._block_frame = observation.copy()
+        if not self._queue:
+            self._queue.extend(self._plan(observation, self._goal[1]))
+        action = self._queue.popleft()
+        self._taken.append(action)
+        return action
+
+    def _plan(self, observation: np.ndarray, goal_PD: Tensor) -> np.ndarray:
+        past = self._past if self.settings.context > 1 else []
+        *before, now = self.encode(np.stack([*(frame for frame, _ in past), observation])).split(1)
+        history = None
+        if before:
+            blocks = torch.as_tensor(np.stack([block for _, block in past]), dtype=torch.float32, device=self.device)
+            history = History(torch.cat(before)[None], blocks[None])
+        found = self.search(now, goal_PD, [self.generator("act", self._plans)], history)
+        self._plans += 1
+        blocks = found.blocks_PkA[0, : self.settings.receding]
+        return rearrange(blocks, "k (s a) -> (k s) a", s=self.actions.stride).cpu().numpy()

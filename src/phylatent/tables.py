@@ -1,0 +1,83 @@
+"""What `diagnose` and `plan` print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from phylatent.diagnostics.diagnose import SECTIONS
+from phylatent.statistics import mcnemar
+
+
+def percent(rate: float | None, interval: Sequence[float] | None = None) -> str:
+    if rate is None:
+        return "not measured"
+    span = f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else ""
+    return f"{100 * rate:.1f} %{span}"
+
+
+def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
+    sections = SECTIONS[records[0]["protocol"]]
+    table = Table(title="failure rates, lower is better", caption="95 % intervals by bootstrap over held-out episodes")
+    table.add_column("model")
+    for section in sections:
+        table.add_column(section, justify="right")
+    for record in records:
+        cells = [percent(record[section]["rate"], record[section]["interval"]) for section in sections]
+        table.add_row(escape(record["model"]["name"]), *cells)
+    console.print(table)
+    for record in records:
+        for section in sections:
+            found = record[section]
+            counts = f"{found['failures']} of {found['eligible']} eligible"
+            sd = "" if found["spread"] is None else f", ± {100 * found['spread']:.1f} over {len(record['seeds'])} seeds"
+            console.print(f"  {escape(record['model']['name'])} {section}: {counts}{sd}", highlight=False, soft_wrap=True)
+        if record["health"]["status"] != "ok":
+            console.print(
+                f"[bold red]{escape(record['model']['name'])}:[/] {escape(record['health']['sentence'])}", soft_wrap=True
+            )
+
+
+def show_success(records: Sequence[Mapping[str, Mapping[str, Any]]], console: Console) -> None:
+    for protocol in records[0]:
+        first = records[0][protocol]
+        table = Table(
+            title=f"success under `{protocol}`, {first['pairs']['count']} held-out pairs",
+            caption=f"95 % Wilson intervals; list {first['pairs']['hash'][:12]}; {first['already_solved']} solved at the start",
+        )
+        for column in ("policy", "success", "± over seeds", "median steps", "final distance"):
+            table.add_column(column, justify="left" if column == "policy" else "right")
+        rows = [(name, found) for name, found in first["policies"].items() if name != "model"]
+        for record in (each[protocol] for each in records):
+            rows += [(record["model"]["name"], found) for name, found in record["policies"].items() if name == "model"]
+        for name, found in rows:
+            sd = "–" if found["spread"] is None else f"{100 * found['spread']:.1f}"
+            steps = "–" if found["median_steps"] is None else f"{found['median_steps']:.0f}"
+            distance = f"{found['mean_final_distance']:.1f} {first['unit']}"
+            table.add_row(escape(name), percent(found["rate"], found["interval"]), sd, steps, distance)
+        console.print(table)
+        _show_failures([record[protocol] for record in records], console)
+
+
+def _show_failures(records: Sequence[Mapping[str, Any]], console: Console) -> None:
+    for record in records:
+        seen = record["imagination"]
+        if seen is not None:
+            why = ", ".join(f"{name} {count}" for name, count in seen["failures"].items())
+            agreed = f"{100 * seen['agreed']:.0f} % of plans came as imagined; failures by cause: {why}"
+            console.print(f"  {escape(record['model']['name'])}: {agreed}", highlight=False, soft_wrap=True)
+    judged = [record for record in records if "model" in record["policies"]]
+    for other in judged[1:]:
+        reference = judged[0]
+        won = [[episode["success"] for episode in record["episodes"]["model"]] for record in (other, reference)]
+        test = mcnemar(*won)
+        console.print(
+            f"  {escape(other['model']['name'])} against {escape(reference['model']['name'])}: "
+            f"only it solved {test.only_first}, only the other {test.only_second}; McNemar p = {test.p:.2g}",
+            highlight=False,
+            soft_wrap=True,
+        )

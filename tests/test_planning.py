@@ -1,0 +1,321 @@
+"""Planning in the real simulator: what a plan sees, what it costs, and that nothing depends on how it is run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from exact_model import ExactTwoRooms
+from phylatent.data.readers import open_episodes
+from phylatent.data.stats import split_episodes
+from phylatent.errors import PhylatentError, UserError
+from phylatent.planning.closed_loop import Start, plan_and_execute
+from phylatent.planning.evaluate import Course, lay_out, run_policies
+from phylatent.planning.imagination import imagination, nearest, rank_correlation, verdict
+from phylatent.planning.pairs import Pair, PairList, draw_pairs
+from phylatent.planning.planner import Actions, Planner
+from phylatent.planning.protocols import score
+from phylatent.planning.record import outcomes, summarise
+from phylatent.schema import Normaliser, PlanConfig, SplitConfig
+from phylatent.simulator import Simulator
+from phylatent.tasks.tworooms import TASK
+
+ACTIONS = Actions((-1.0, -1.0), (1.0, 1.0), Normaliser((0.0, 0.0), (0.87, 0.87)))
+SMALL = PlanConfig(pairs=3, seeds=(0, 1), candidates=24, elites=4, iterations=3, workers=1, filmstrips=2)
+
+
+def state(x: float, y: float) -> dict[str, np.ndarray]:
+    place = np.array([x, y], dtype=np.float32)
+    return {"state": place, "proprio": place.copy(), "goal_state": place.copy()}
+
+
+@pytest.fixture(scope="module")
+def simulators() -> list[Simulator]:
+    made = [Simulator(TASK, 64) for _ in range(4)]
+    for simulator in made:
+        simulator.reset(seed=0)
+    return made
+
+
+def start(simulator: Simulator, here: tuple[float, float], there: tuple[float, float], **settings) -> Start:
+    simulator.restore(state(*there))
+    return Start(
+        pair=Pair(seed=0, episode=0, start=int(here[0]), goal=int(there[0])),
+        row=TASK.with_goal(state(*here), state(*there)),
+        goal=state(*there),
+        goal_frame=simulator.frame(),
+        recorded_kA=np.zeros((5, 10), np.float32),
+        rules=(TASK.rules["paper"],),
+        **settings,
+    )
+
+
+FREE = [((40, 100), (80, 170)), ((60, 180), (40, 100)), ((170, 160), (190, 60)), ((150, 90), (190, 180))]
+"""Ways within one room, clear of every wall."""
+
+
+def test_a_model_that_is_exact_reaches_every_goal_and_gets_what_it_imagined(simulators):
+    planner = Planner(ExactTwoRooms(), actions=ACTIONS)
+    starts = [start(simulators[0], *way) for way in FREE]
+    done = plan_and_execute(planner, starts, simulators, TASK)
+    for trajectory in done:
+        assert score(trajectory.rows, TASK.rules["paper"], TASK).success
+        for plan in trajectory.plans:
+            assert plan.imagined_cost == pytest.approx(plan.real_cost, abs=0.01), "1 px is 0.0004"
+    assert imagination(done, [True] * 4)["agreed"] == 1.0
+
+
+def test_a_model_one_block_late_does_not_get_what_it_imagined(simulators):
+    planner = Planner(ExactTwoRooms(shift=1), actions=ACTIONS)
+    done = plan_and_execute(planner, [start(simulators[0], *way) for way in FREE], simulators, TASK)
+    first = [trajectory.plans[0] for trajectory in done]
+    assert max(abs(plan.imagined_cost - plan.real_cost) for plan in first) > 0.01
+
+
+class Recorder(ExactTwoRooms):
+    """Remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoded = 0
+        self.rollouts: list[tuple[int, int]] = []
+        self.pasts: list[tuple[torch.Tensor, torch.Tensor] | None] = []
+
+    def encode(self, frames):
+        self.encoded += len(frames)
+        return super().encode(frames)
+
+    def rollout(self, z_ND, blocks_NkA, *, past_NhD=None, past_blocks_NhA=None):
+        self.rollouts.append((len(z_ND), 0 if past_NhD is None else past_NhD.shape[1]))
+        self.pasts.append(None if past_NhD is None else (past_NhD, past_blocks_NhA))
+        return super().rollout(z_ND, blocks_NkA)
+
+
+FAR = ((40, 150), (190, 150))
+"""Through the wall: a model that knows none never arrives, and plans to the end."""
+
+
+def test_each_observation_and_goal_is_encoded_once_and_rendered_only_when_needed(simulators, monkeypatch):
+    model = Recorder()
+    starts = [start(simulators[0], *FAR)]
+    rendered = []
+    frame = Simulator.frame
+    monkeypatch.setattr(Simulator, "frame", lambda self: rendered.append(1) or frame(self))
+    done = plan_and_execute(Planner(model, actions=ACTIONS), starts, simulators, TASK)
+    assert len(done[0].plans) == 2
+    # the goal; the start; then steps 15, 20 and 25 for the second plan, 40 and 45 before it is known to be the last, and 50
+    assert model.encoded == 8
+    assert len(rendered) == 7
+
+
+def test_the_second_plan_sees_the_last_frames_at_block_spacing_with_what_was_done_at_them(simulators):
+    model = Recorder()
+    done = plan_and_execute(Planner(model, actions=ACTIONS), [start(simulators[0], *FAR)], simulators, TASK)[0]
+    assert {past for _, past in model.rollouts} == {0, 2}
+    latents, blocks = model.pasts[-1]
+    places = [done.rows[step]["state"] for step in (15, 20)]
+    assert np.allclose(latents[0].numpy() * 50 + 112, places, atol=0.5)
+    moved = blocks[0].reshape(2, 5, 2).sum(1).numpy() * 5
+    assert moved[0, 1] == pytest.approx(places[1][1] - places[0][1], abs=0.01), "the block taken at a frame leads to the next"
+
+
+def test_history_can_be_recorded_frames_and_a_short_plan_keeps_what_it_saw(simulators):
+    simulators[1].restore(state(40, 150))
+    past = tuple((simulators[1].frame(), np.full(10, 0.1 * i, np.float32)) for i in (1, 2))
+    model = Recorder()
+    plan_and_execute(Planner(model, actions=ACTIONS), [start(simulators[0], *FAR, past=past)], simulators, TASK)
+    assert model.rollouts[0][1] == 2
+    model = Recorder()
+    one_block = PlanConfig(receding=1, budget=20, candidates=8, elites=2, iterations=1)
+    plan_and_execute(Planner(model, settings=one_block, actions=ACTIONS), [start(simulators[0], *FAR)], simulators, TASK)
+    seen = [past for rows, past in model.rollouts if rows == 8]
+    assert seen == [0, 1, 2, 2]
+
+
+def test_the_budget_cuts_a_plan_short(simulators):
+    planner = Planner(ExactTwoRooms(), settings=PlanConfig(budget=33), actions=ACTIONS)
+    done = plan_and_execute(planner, [start(simulators[0], *FAR)], simulators, TASK)[0]
+    assert len(done.rows) == 34
+
+
+def test_memory_is_bounded_by_the_chunk_and_flat_over_fifty_plans(simulators):
+    model = Recorder()
+    planner = Planner(model, settings=PlanConfig(chunk=64), actions=ACTIONS)
+    simulators[0].restore(state(60, 60))
+    frame = simulators[0].frame()
+    latents = planner.encode(np.stack([frame, frame]))
+
+    def search() -> int:
+        planner.search(latents, latents + 1, [planner.generator(0), planner.generator(1)])
+        return psutil.Process().memory_info().rss
+
+    for _ in range(5):
+        before = search()
+    after = [search() for _ in range(50)][-1]
+    assert max(rows for rows, _ in model.rollouts) <= 64
+    assert after - before < 8e6
+
+
+def test_act_serves_a_loop_of_one_s_own(simulators):
+    goal = state(80, 170)
+    simulator = simulators[0]
+    simulator.restore(goal)
+    picture = simulator.frame()
+    model = Recorder()
+    planner = Planner(model, actions=ACTIONS)
+    simulator.restore(state(40, 100))
+    arrived = False
+    for _ in range(50):
+        action = planner.act(simulator.frame(), picture)
+        assert action.shape == (2,)
+        assert (np.abs(action) <= 1).all()
+        simulator.step(action)
+        arrived = arrived or np.linalg.norm(simulator.columns()["state"] - goal["state"]) < 16
+    assert arrived
+    planner.act(simulator.frame(), picture)
+    assert {past for _, past in model.rollouts} == {0, 2}, "its second plan knows the past"
+    planned = len(model.rollouts)
+    planner.act(simulator.frame(), picture[::-1].copy())
+    assert len(model.rollouts) > planned, "another goal, another plan"
+    assert model.rollouts[-1][1] == 0, "in the middle of a block the past is out of step"
+
+
+def test_a_model_that_does_not_say_what_its_actions_are_is_told_so():
+    with pytest.raises(UserError, match="actions=Actions"):
+        Planner(ExactTwoRooms())
+
+
+@pytest.fixture(scope="module")
+def course(tworooms_data: Path) -> Course:
+    episodes = open_episodes(tworooms_data, TASK)
+    split = split_episodes(len(episodes.lengths), SplitConfig(held_out=0.5))
+    return lay_out(TASK, episodes, split, replace(SMALL, protocol=("paper", "moderate")), 5)
+
+
+def test_pairs_come_from_held_out_episodes_and_their_order_from_the_seed(tworooms_data):
+    episodes = open_episodes(tworooms_data, TASK)
+    split = split_episodes(len(episodes.lengths), SplitConfig(held_out=0.25))
+    pairs = draw_pairs(TASK, episodes, split, "paper", SMALL)
+    assert {pair.episode for pair in pairs.pairs} <= set(split.held_out)
+    assert all(pair.goal - pair.start == 25 and pair.goal < episodes.lengths[pair.episode] for pair in pairs.pairs)
+    assert [pair.seed for pair in pairs.pairs] == [0, 0, 0, 1, 1, 1]
+    again = draw_pairs(TASK, episodes, split, "paper", SMALL)
+    assert again.hash == pairs.hash
+    assert draw_pairs(TASK, episodes, split, "paper", replace(SMALL, seeds=(2, 3))).hash != pairs.hash
+    assert len(set(draw_pairs(TASK, episodes, split, "paper", replace(SMALL, pairs=999)).pairs)) == 2 * 3 * 6
+
+
+def test_a_list_that_was_changed_is_not_believed(tmp_path, course):
+    path = tmp_path / "pairs.json"
+    course.lists["paper"].save(path)
+    assert PairList.load(path) == course.lists["paper"]
+    record = json.loads(path.read_text())
+    record["pairs"][0]["start"] += 1
+    path.write_text(json.dumps(record))
+    with pytest.raises(UserError, match="changed after it was written"):
+        PairList.load(path)
+    path.write_text("[]")
+    with pytest.raises(UserError, match="not a start/goal list"):
+        PairList.load(path)
+
+
+def test_protocols_share_the_episodes_they_have_in_common(course):
+    places = {(pair.episode, pair.start) for pairs in course.lists.values() for pair in pairs.pairs}
+    assert len(course.starts) == len(places) < sum(len(pairs.pairs) for pairs in course.lists.values())
+
+
+def test_a_task_without_the_protocol_says_so(tworooms_data, course):
+    episodes = open_episodes(tworooms_data, TASK)
+    split, only_paper = (
+        split_episodes(len(episodes.lengths), SplitConfig()),
+        replace(TASK, rules={"paper": TASK.rules["paper"]}),
+    )
+    with pytest.raises(UserError, match="no planning protocol 'strict'; it has: paper"):
+        draw_pairs(only_paper, episodes, split, "strict", SMALL)
+
+
+def numbers(course: Course, results) -> str:
+    record = [summarise(course, protocol, results) for protocol in course.lists]
+
+    def timeless(value):
+        if isinstance(value, dict):
+            return {k: timeless(v) for k, v in value.items() if k not in ("planning_seconds", "workers")}
+        return [timeless(v) for v in value] if isinstance(value, list) else value
+
+    return json.dumps(timeless(record))
+
+
+@pytest.fixture(scope="module")
+def run_once(course):
+    return run_policies(course.settings.policy, course, model=ExactTwoRooms(), actions=ACTIONS)
+
+
+def test_the_same_seed_gives_the_same_numbers_twice_and_with_another_process_count(course, run_once):
+    again = run_policies(course.settings.policy, course, model=ExactTwoRooms(), actions=ACTIONS)
+    assert numbers(course, again) == numbers(course, run_once)
+    shared = replace(course, settings=replace(course.settings, workers=2))
+    in_two = run_policies(shared.settings.policy, shared, model=ExactTwoRooms(), actions=ACTIONS)
+    assert numbers(course, in_two) == numbers(course, run_once)
+
+
+def test_floors_and_ceiling(course, run_once):
+    def rate(policy: str, protocol: str) -> float:
+        return np.mean([outcome.success for outcome in outcomes(course, protocol, run_once[policy])])
+
+    solved = np.mean([TASK.rules["paper"].solved(one.row) for one in course.starts_of("paper")])
+    assert rate("nothing", "paper") == solved
+    assert rate("nothing", "moderate") == 0
+    assert rate("expert", "paper") == 1
+    assert rate("expert", "moderate") == 1
+
+
+def test_the_record_counts_what_happened(course, run_once):
+    record = summarise(course, "paper", run_once)
+    model = record["policies"]["model"]
+    assert model["count"] == len(record["episodes"]["model"]) == record["pairs"]["count"]
+    assert model["successes"] == sum(episode["success"] for episode in record["episodes"]["model"])
+    assert model["interval"][0] <= model["rate"] <= model["interval"][1]
+    assert [entry["seed"] for entry in model["per_seed"]] == [0, 1]
+    assert record["pairs"]["hash"] == course.lists["paper"].hash
+    for episode in record["episodes"]["model"]:
+        assert episode["first_success"] is None or episode["success"]
+        assert episode["start_distance"] >= 0
+        if episode["first_success"] != 0:
+            assert {"imagined_cost", "real_cost", "recorded_cost", "start_cost"} <= episode["plans"][0].keys()
+
+
+def test_what_a_model_raises_in_a_process_is_told_in_a_sentence(course):
+    with pytest.raises(PhylatentError, match="planning tworooms failed: ZeroDivisionError"):
+        run_policies(["model"], course, model=Broken(), actions=ACTIONS)
+
+
+class Broken(ExactTwoRooms):
+    def rollout(self, z, blocks):
+        return 1 / 0
+
+
+@pytest.mark.parametrize(
+    ("start_cost", "imagined", "real", "recorded", "why"),
+    [(100, 20, 21, 5, "search"), (100, 2, 60, 5, "model"), (100, 2, 3, 5, "latent"), (100, 2, 60, None, "model")],
+)
+def test_why_a_plan_failed(run_once, start_cost, imagined, real, recorded, why):
+    trajectory = next(t for t in run_once["model"] if t.plans)
+    costs = {"start_cost": start_cost, "imagined_cost": imagined, "real_cost": real, "recorded_cost": recorded}
+    failed = replace(trajectory, plans=[replace(trajectory.plans[0], **costs)])
+    assert verdict(failed) == why
+    assert imagination([failed], [False])["failures"][why] == 1
+
+
+def test_rank_correlation_and_nearest_by_hand():
+    assert rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 900.0])) == pytest.approx(1.0)
+    assert rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, 1.0])) == pytest.approx(-1.0)
+    assert rank_correlation(np.array([1.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])) == pytest.approx(0.866, abs=1e-3)
+    assert rank_correlation(np.array([1.0, 1.0]), np.array([1.0, 2.0])) is None
+    bank = np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]])
+    assert nearest(np.array([[0.9, 0.8], [4.0, 9.0]]), bank).tolist() == [1, 2]
