@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,6 +16,7 @@ import lightning as L
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from phylatent.diagnostics.small import COLUMNS, SmallDiagnosis
 from phylatent.errors import Interrupted
 from phylatent.training.module import TrainingModule
 from phylatent.training.validation import Validator
@@ -84,11 +87,30 @@ class Metrics(L.Callback):
         self._stop()
 
 
-class Validation(L.Callback):
-    """Validates every so many steps and after the last one; logs under `val/` and prints one line."""
+@dataclass(frozen=True)
+class Diagnosing:
+    """A small diagnosis every so many steps. Only the first process has one; the others wait for it in their next step."""
 
-    def __init__(self, validator: Validator, every: int, say: Callable[[str], None]) -> None:
-        self.validator, self.every, self.say = validator, every, say
+    every: int
+    diagnosis: SmallDiagnosis | None
+
+    def __call__(self, module: TrainingModule, due: bool) -> dict[str, float]:
+        """A table has the same columns in every row: NaN where nothing was diagnosed."""
+        if due and self.diagnosis is not None:
+            return self.diagnosis(module.graph.world_model)
+        return dict.fromkeys(COLUMNS, math.nan)
+
+
+class Validation(L.Callback):
+    """Validates every so many steps and after the last one; logs under `val/` and prints one line.
+
+    With `diagnosing`, also at each of its steps, and the rates are columns of the same table.
+    """
+
+    def __init__(
+        self, validator: Validator, every: int, say: Callable[[str], None], diagnosing: Diagnosing | None = None
+    ) -> None:
+        self.validator, self.every, self.say, self.diagnosing = validator, every, say, diagnosing
         self.last: dict[str, float] = {}
 
     def on_train_batch_end(
@@ -96,9 +118,12 @@ class Validation(L.Callback):
     ) -> None:
         assert isinstance(module, TrainingModule)
         step = trainer.global_step
-        if step % self.every and step < module.total_steps:
+        diagnose = self.diagnosing is not None and (step % self.diagnosing.every == 0 or step == module.total_steps)
+        if step % self.every and step < module.total_steps and not diagnose:
             return
         self.last = self.validator(module.graph, module.settings.seed)
+        if self.diagnosing is not None:
+            self.last |= self.diagnosing(module, diagnose)
         for logger in trainer.loggers:
             logger.log_metrics({f"val/{name}": value for name, value in self.last.items()}, step)
         shown = "  ".join(f"{name} {value:.4g}" for name, value in self.last.items())

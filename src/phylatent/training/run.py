@@ -24,15 +24,16 @@ from rich.markup import escape
 from torch.utils.data import DataLoader
 
 from phylatent.composition import load_config, to_dict
-from phylatent.data.readers import open_episodes
+from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, fit_statistics, split_episodes
 from phylatent.data.windows import StepSampler, Windows, as_it_is, steps_per_epoch
+from phylatent.diagnostics.small import make_small_diagnosis
 from phylatent.errors import Interrupted, UserError
 from phylatent.machine import cores, peak_memory_gb, resolve_device
 from phylatent.records import data_path, provenance, write_json
-from phylatent.schema import Config
+from phylatent.schema import Config, TaskSpec
 from phylatent.tasks import get_task
-from phylatent.training.callbacks import Checkpoints, Metrics, Validation, newest_checkpoint
+from phylatent.training.callbacks import Checkpoints, Diagnosing, Metrics, Validation, newest_checkpoint
 from phylatent.training.directory import (
     CONFIG,
     RESULT,
@@ -72,6 +73,7 @@ class Prepared:
     graph: TrainingGraph
     windows: Windows
     validator: Validator
+    diagnosing: Diagnosing | None
     total_steps: int
 
 
@@ -134,8 +136,18 @@ def prepare(config: Config) -> Prepared:
         graph=build(config, statistics.action, statistics.target),
         windows=windows,
         validator=make_validator(config, task, episodes, split),
+        diagnosing=make_diagnosing(config, task, episodes, split),
         total_steps=planned_steps(config, len(windows)),
     )
+
+
+def make_diagnosing(config: Config, task: TaskSpec, episodes: Episodes, split: Split) -> Diagnosing | None:
+    if config.diagnose.every is None:
+        return None
+    small = None
+    if is_main():
+        small = make_small_diagnosis(task=task, episodes=episodes, split=split, clip=config.clip, settings=config.diagnose)
+    return Diagnosing(config.diagnose.every, small)
 
 
 def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:
@@ -148,7 +160,7 @@ def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:
     console = Console(stderr=True, quiet=not is_main())
     go_on = go_on_command(directory)
 
-    validation = Validation(prepared.validator, config.train.validate_every, console.print)
+    validation = Validation(prepared.validator, config.train.validate_every, console.print, prepared.diagnosing)
     callbacks = [
         Metrics(console, config.train.batch_size, config.train.log_every),
         validation,

@@ -1,0 +1,44 @@
+"""Pictures of a report page for the documents: `python docs/screenshots.py path/to/report.html [directory]`.
+
+Needs Debian's `chromium` and the `test` extra's playwright.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+FLAGS = ["--no-sandbox", "--disable-background-networking", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+SHOTS = {
+    "report-light": {"viewport": {"width": 1280, "height": 1600}, "color_scheme": "light"},
+    "report-dark": {"viewport": {"width": 1280, "height": 1600}, "color_scheme": "dark"},
+    "report-phone": {"viewport": {"width": 390, "height": 1400}, "color_scheme": "light", "has_touch": True, "is_mobile": True},
+}
+
+
+def take(page_file: Path, directory: Path, *, whole: bool = False) -> list[Path]:
+    """The top of the page in light, dark and on a phone; `whole` for all of it."""
+    written = []
+    directory.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        for name, options in SHOTS.items():
+            page = browser.new_context(device_scale_factor=1, **options).new_page()
+            page.goto(page_file.resolve().as_uri())
+            page.wait_for_selector("html[data-ready=true]", timeout=120_000)
+            page.wait_for_timeout(500)
+            page.screenshot(path=directory / f"{name}.png", full_page=whole)
+            written.append(directory / f"{name}.png")
+        browser.close()
+    return written
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: python docs/screenshots.py path/to/report.html [directory]")
+    target = Path(sys.argv[2]) if len(sys.argv) == 3 else Path(__file__).parent
+    for path in take(Path(sys.argv[1]), target):
+        print(path)

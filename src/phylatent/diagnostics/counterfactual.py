@@ -1,0 +1,60 @@
+"""Counterfactual dynamics collapse: two actions lead apart, but their predictions do not."""
+
+# M branches (two windows from one start), k blocks, K horizons, D latent
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from phylatent.diagnostics.branches import Branches
+from phylatent.diagnostics.coordinates import Coordinates
+from phylatent.diagnostics.rates import Measured, count
+from phylatent.diagnostics.samples import Held
+from phylatent.diagnostics.subject import LatentModel, encode, predict
+
+KEPT = 0.5
+"""A prediction must keep this share of the real separation."""
+APART = 0.1
+"""Eligible: real ends that differ by this much, in z-scored physical distance."""
+EPSILON = 1e-8
+
+
+def separation(ends_MbKD: np.ndarray) -> np.ndarray:
+    """d_true and d_pred of eq:counterfactual_diagnostic: ‖z⁽ⁱ⁾ − z⁽ʲ⁾‖₂ of the two branches, float64 [M, K]."""
+    assert ends_MbKD.shape[1] == 2, "two branches"
+    return np.linalg.norm(ends_MbKD[:, 0].astype(np.float64) - ends_MbKD[:, 1].astype(np.float64), axis=-1)
+
+
+def separation_ratio(d_pred: np.ndarray, d_true: np.ndarray, *, epsilon: float = EPSILON) -> np.ndarray:
+    """r_cf of eq:counterfactual_diagnostic."""
+    return d_pred / (d_true + epsilon)
+
+
+def counterfactual_failures(d_pred: np.ndarray, d_true: np.ndarray, *, kept: float = KEPT) -> np.ndarray:
+    """C_cf of eq:counterfactual_diagnostic: r_cf < 0.5."""
+    return separation_ratio(d_pred, d_true) < kept
+
+
+def measure(
+    model: LatentModel, branches: Branches, held: Held, coordinates: Coordinates, *, horizons: Sequence[int], headline: int
+) -> Measured:
+    """Predictions start from the encoded recorded frame and take the very actions that were executed from its state."""
+    shape = branches.targets.shape[:3]
+    ends = encode(model, branches.frames, np.arange(len(branches.packed))).reshape(*shape, -1)
+    predicted = predict(model, held.episodes.frames, branches.rows, branches.windows)[:, :, np.array(horizons) - 1]
+    d_true, d_pred, d_phys = separation(ends), separation(predicted), separation(coordinates(branches.targets))
+    failed, eligible = counterfactual_failures(d_pred, d_true), d_phys >= APART
+    episode = held.episode_of(branches.rows)
+    counts = {
+        str(horizon): count(failed[:, column], eligible[:, column], episode, episodes=len(held.ids))
+        for column, horizon in enumerate(horizons)
+    }
+    arrays = {"d_true": d_true, "d_pred": d_pred, "d_phys": d_phys}
+    return Measured(
+        headline=counts[str(headline)],
+        beside=counts,
+        arrays={name: values.astype(np.float32) for name, values in arrays.items()}
+        | {"eligible": eligible, "row": branches.rows},
+    )

@@ -1,0 +1,61 @@
+"""Physical invariance collapse: an appearance-only change moves the latent further than a real transition."""
+
+# N states, D latent, V kinds of perturbation
+
+from __future__ import annotations
+
+import numpy as np
+
+from phylatent.diagnostics.perturbations import perturb
+from phylatent.diagnostics.rates import Measured, count
+from phylatent.diagnostics.samples import Held, States
+from phylatent.diagnostics.subject import LatentModel, encode
+from phylatent.schema import PERTURBATIONS
+
+EPSILON = 1e-8
+
+
+def displacement(z_ND: np.ndarray, other_ND: np.ndarray) -> np.ndarray:
+    """d_nuis and d_state of eq:invariance_diagnostic: ‖z − z'‖₂, float64 [N]."""
+    return np.linalg.norm(z_ND.astype(np.float64) - other_ND.astype(np.float64), axis=-1)
+
+
+def invariance_ratio(d_nuis: np.ndarray, d_state: np.ndarray, *, epsilon: float = EPSILON) -> np.ndarray:
+    """r_inv of eq:invariance_diagnostic."""
+    return np.log10((d_nuis + epsilon) / (d_state + epsilon))
+
+
+def invariance_failures(d_nuis: np.ndarray, d_state: np.ndarray) -> np.ndarray:
+    """C_inv of eq:invariance_diagnostic, the same as r_inv > 0."""
+    return d_nuis > d_state
+
+
+def measure(model: LatentModel, states: States, held: Held, *, severity: float, seed: int) -> Measured:
+    """Headline: each state under its own kind of perturbation. Beside it: every kind on all states."""
+    frames = held.episodes.frames
+    z_ND = encode(model, frames, states.rows)
+    d_state = displacement(z_ND, encode(model, frames, states.later))
+
+    def displaced_by(kind: str) -> np.ndarray:
+        shifted = encode(model, lambda rows: perturb(frames(rows), kind, severity=severity, seed=seed, rows=rows), states.rows)
+        return displacement(z_ND, shifted)
+
+    d_nuis_NV = np.stack([displaced_by(kind) for kind in PERTURBATIONS], axis=1)
+    d_nuis = d_nuis_NV[np.arange(len(states.rows)), states.kinds]
+    episode, episodes = held.episode_of(states.rows), len(held.ids)
+    everyone = np.ones(len(states.rows), dtype=bool)
+    return Measured(
+        headline=count(invariance_failures(d_nuis, d_state), everyone, episode, episodes=episodes),
+        beside={
+            kind: count(invariance_failures(d_nuis_NV[:, v], d_state), everyone, episode, episodes=episodes)
+            for v, kind in enumerate(PERTURBATIONS)
+        },
+        arrays={
+            "d_nuis": d_nuis.astype(np.float32),
+            "d_state": d_state.astype(np.float32),
+            "d_nuis_by_kind": d_nuis_NV.astype(np.float32),
+            "kind": states.kinds,
+            "row": states.rows,
+            "episode": np.array(held.ids)[episode],
+        },
+    )

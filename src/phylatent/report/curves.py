@@ -1,0 +1,101 @@
+"""Training curves: every loss term, the effective rank and the read-out, as training logged them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from phylatent.report.diagnostics import colours, keys
+from phylatent.report.inputs import Columns, Run
+from phylatent.report.marks import Cell, Figure, Key, Panel, Series, Table
+from phylatent.report.methods import Method, dig, number
+from phylatent.report.words import MISSING, plain
+
+TERMS = {
+    "loss": "Sum of the method's own terms",
+    "pred": "Prediction",
+    "sigreg": "SIGReg",
+    "svic": "SVIC",
+    "psg": "PSG",
+    "fra": "FRA",
+    "casc": "CASC",
+    "ld": "LD",
+}
+RANK, READOUT = "effective_rank", "r2/"
+ASIDE = {"step", "lr", "clips_per_second", RANK}
+GREY = "#7A808A"
+
+
+def curves(methods: Sequence[Method]) -> Figure:
+    runs = [(method, run) for method in methods for run in method.runs]
+    logged = [name for _, run in runs for table in (run.train, run.validation) for name in table or {}]
+    extra = [name for name in dict.fromkeys(logged) if name not in ASIDE and name not in TERMS and not name.startswith(READOUT)]
+    panels = []
+    for name in [*TERMS, *extra]:
+        if name in logged:
+            series = [s for method, run in runs for s in _term(method, run, name)]
+            panels.append(Panel(TERMS.get(name, name), tuple(series), x_label="step", log_y=_positive(series)))
+    rank = tuple(s for method, run in runs for s in _line(method, run, run.validation, RANK, _column(run.validation, RANK)))
+    readout = tuple(s for method, run in runs for s in _line(method, run, run.validation, "R²", mean_readout(run.validation)))
+    panels.append(Panel("Effective rank of held-out latents", rank, x_label="step", y_from_zero=True))
+    panels.append(Panel("Read-out R², mean of dimensions", readout, x_label="step"))
+    held_out = (Key("held-out", GREY, "circle", "solid"), Key("training batch", GREY, "", "faint"))
+    return Figure("training", "Training curves of every run", tuple(panels), (*keys(methods), *held_out))
+
+
+def _term(method: Method, run: Run, name: str) -> list[Series]:
+    train = _line(method, run, run.train, name, _column(run.train, name), faint=True)
+    return train + _line(method, run, run.validation, name, _column(run.validation, name))
+
+
+def _line(
+    method: Method, run: Run, table: Columns | None, name: str, values: Sequence[float] | None, *, faint: bool = False
+) -> list[Series]:
+    if table is None or values is None or "step" not in table:
+        return []
+    known = [(x, y) for x, y in zip(table["step"], values, strict=True) if math.isfinite(y) and math.isfinite(x)]
+    if not known:
+        return []
+    xs, ys = zip(*known, strict=True)
+    symbol = "" if faint else method.symbol
+    return [Series(f"{method.title(run)}, {name}", method.colour, xs, ys, "line", symbol=symbol, faint=faint)]
+
+
+def _column(table: Columns | None, name: str) -> Sequence[float] | None:
+    return table.get(name) if table else None
+
+
+def mean_readout(table: Columns | None) -> Sequence[float] | None:
+    columns = [values for name, values in (table or {}).items() if name.startswith(READOUT)]
+    return [sum(row) / len(row) for row in zip(*columns, strict=True)] if columns else None
+
+
+def _positive(series: Sequence[Series]) -> bool:
+    return all(y is not None and y > 0 for s in series for y in s.y)
+
+
+def final_table(methods: Sequence[Method]) -> Table:
+    rows = []
+    for method in methods:
+        for run in method.runs:
+            validation = dig(run.result, "validation") or {}
+            readout = [value for name, v in validation.items() if name.startswith(READOUT) and (value := number(v)) is not None]
+            rows.append(
+                (
+                    Cell(method.title(run)),
+                    Cell(plain(number(dig(run.result, "steps")), 0)),
+                    Cell(_duration(number(dig(run.result, "seconds")))),
+                    Cell(plain(number(validation.get("pred")), 4)),
+                    Cell(plain(number(validation.get(RANK)), 1)),
+                    Cell(plain(sum(readout) / len(readout), 4) if readout else MISSING),
+                )
+            )
+    head = ("Run", "Steps", "Time", "Held-out prediction loss ↓", "Effective rank ↑", "Read-out R² ↑")
+    swatches = tuple(colour for method, colour in zip(methods, colours(methods), strict=True) for _ in method.runs)
+    return Table("Where training ended", head, tuple(rows), swatches)
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return MISSING
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,233 @@
+"""Headline, reductions, breakdowns and thresholds: the figures and tables of failure rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from phylatent.report.comparisons import Reduction, compare_diagnostics
+from phylatent.report.inputs import PROTOCOLS
+from phylatent.report.marks import Cell, Figure, Guide, Key, Panel, Series, Table
+from phylatent.report.methods import DIAGNOSTICS, Average, Method, average, diagnostic, dig, success
+from phylatent.report.words import NAMES, health, percent, points, rate_cell
+from phylatent.schema import PERTURBATIONS
+
+CHANCE = 0.1
+FLOORS = {"random": ("random actions", "dot"), "nothing": ("doing nothing", "dash"), "expert": ("expert", "solid")}
+
+
+def headline_protocol(methods: Sequence[Method]) -> str:
+    return next((p for p in PROTOCOLS for method in methods for run in method.runs if p in run.plans), "paper")
+
+
+def keys(methods: Sequence[Method]) -> tuple[Key, ...]:
+    return tuple(Key(method.label, method.colour, method.symbol) for method in methods)
+
+
+def headline(methods: Sequence[Method]) -> Figure:
+    """Three failure rates and planning success, each with its interval, floors and ceiling as lines."""
+    protocol = headline_protocol(methods)
+    panels = []
+    for name in DIAGNOSTICS:
+        guides = (Guide("chance", CHANCE),) if name == "identifiability" else ()
+        rates = {method.label: diagnostic(method, name) for method in methods}
+        panels.append(rates_panel(f"{NAMES[name]} ↓", methods, rates, guides))
+    panels.append(success_panel(f"Planning success, {protocol} ↑", methods, protocol))
+    return Figure("headline", "Failure rates and planning success of each method", tuple(panels), keys(methods))
+
+
+def success_panel(title: str, methods: Sequence[Method], protocol: str) -> Panel:
+    rates = {method.label: success(method, protocol) for method in methods}
+    return rates_panel(title, methods, rates, floors(methods, protocol))
+
+
+def floors(methods: Sequence[Method], protocol: str) -> tuple[Guide, ...]:
+    """A line for every value that random actions, doing nothing and the expert reach; one each where all share their pairs."""
+    guides: dict[tuple[str, str], Guide] = {}
+    for policy, (label, dash) in FLOORS.items():
+        for method in methods:
+            rate = success(method, protocol, policy).mean
+            if rate is not None:
+                guides[policy, percent(rate)] = Guide(label, rate, dash=dash)
+    return tuple(guides.values())
+
+
+def rates_panel(title: str, methods: Sequence[Method], rates: Mapping[str, Average], guides: tuple[Guide, ...] = ()) -> Panel:
+    series: list[Series] = []
+    for method in methods:
+        rate = rates[method.label]
+        if rate.mean is None:
+            continue
+        several = rate.over == "training seeds"
+        if several:
+            known = [value for value in rate.values if value is not None]
+            xs = (method.label,) * len(known)
+            series.append(Series(f"{method.label}, each seed", method.colour, xs, known, symbol=method.symbol, faint=True))
+        series.append(
+            Series(
+                method.label,
+                method.colour,
+                (method.label,),
+                (rate.mean,),
+                low=(rate.low,),
+                high=(rate.high,),
+                symbol=method.symbol,
+                texts=(percent(rate.mean),),
+                hover=(rate_cell(rate).note,),
+            )
+        )
+    missing = tuple(method.label for method in methods if rates[method.label].mean is None)
+    return Panel(title, tuple(series), guides if series else (), percent=True, y_from_zero=True, missing=missing)
+
+
+def headline_table(methods: Sequence[Method]) -> Table:
+    protocol = headline_protocol(methods)
+    rows = []
+    for method in methods:
+        reason = health(method)
+        cells = [rate_cell(diagnostic(method, name), reason) for name in DIAGNOSTICS]
+        rows.append((Cell(method.label), *cells, rate_cell(success(method, protocol))))
+    for policy, (label, _) in FLOORS.items():
+        known = [success(method, protocol, policy) for method in methods]
+        rate = next((rate for rate in known if rate.mean is not None), None)
+        if rate is not None:
+            rows.append((Cell(label), *(Cell("–"),) * 3, rate_cell(_one(rate))))
+    head = ("Method", *(f"{NAMES[name]} ↓" for name in DIAGNOSTICS), f"Planning success ({protocol}) ↑")
+    return Table("Failure rates (lower is better) and planning success (higher is better)", head, tuple(rows), colours(methods))
+
+
+def _one(rate: Average) -> Average:
+    """Floors depend on the evaluation alone: several trainings measured one and the same."""
+    if rate.over != "training seeds":
+        return rate
+    return average([{"rate": rate.mean}])
+
+
+def colours(methods: Sequence[Method]) -> tuple[str, ...]:
+    return tuple(method.colour for method in methods)
+
+
+def reductions_figure(methods: Sequence[Method]) -> Figure:
+    """fig:diagnostic_improvements: bars of each failure rate, with the relative reduction above them."""
+    found = {(r.diagnostic, r.method): r for r in compare_diagnostics(methods)}
+    panels = []
+    for name in DIAGNOSTICS:
+        series = []
+        for method in methods:
+            rate = diagnostic(method, name)
+            if rate.mean is None:
+                continue
+            change = _change(found.get((name, method.label)))
+            text = percent(rate.mean) + (f"<br>{change}" if change else "")
+            low, high = (rate.low,), (rate.high,)
+            series.append(
+                Series(method.label, method.colour, (method.label,), (rate.mean,), "bars", low=low, high=high, texts=(text,))
+            )
+        missing = tuple(method.label for method in methods if diagnostic(method, name).mean is None)
+        panels.append(Panel(NAMES[name], tuple(series), percent=True, y_from_zero=True, missing=missing))
+    return Figure("reductions", "Failure rates as bars, with the relative change against the reference", tuple(panels))
+
+
+def _change(reduction: Reduction | None) -> str:
+    if reduction is None:
+        return ""
+    if reduction.reason:
+        return "not compared"
+    return "" if reduction.relative is None else f"{points(-reduction.relative)} %".replace(".0 %", " %")
+
+
+def reductions_table(methods: Sequence[Method]) -> Table | None:
+    rows = []
+    for r in compare_diagnostics(methods):
+        change = "" if r.relative is None else f"{points(-r.relative)} %"
+        difference = "" if r.before is None or r.after is None else f"{points(r.after - r.before)} points"
+        difference += ", intervals overlap" if r.overlap else ""
+        last = Cell("not compared", r.reason) if r.reason else Cell(change or "–", difference)
+        rows.append(
+            (Cell(f"{r.method} against {r.reference}"), Cell(NAMES[r.diagnostic]), _share(r.before), _share(r.after), last)
+        )
+    head = ("Comparison", "Failure mode", "Reference", "Method", "Relative change")
+    return (
+        Table("Change of each failure rate against the reference, on the same diagnostic sample", head, tuple(rows))
+        if rows
+        else None
+    )
+
+
+def _share(value: float | None) -> Cell:
+    return Cell(percent(value, 2) if value is not None else "–")
+
+
+def breakdowns(methods: Sequence[Method]) -> Figure:
+    """Invariance by perturbation, counterfactual by horizon."""
+    kinds = [
+        kind for kind in PERTURBATIONS if any(dig(r.diagnosis, "invariance", "by_kind", kind) for m in methods for r in m.runs)
+    ]
+    horizons = sorted({int(h) for m in methods for r in m.runs for h in dig(r.diagnosis, "counterfactual", "by_horizon") or {}})
+    by_kind = _series(methods, [("invariance", "by_kind", kind) for kind in kinds], kinds, "dots")
+    labels = [f"{h} block{'s' if h > 1 else ''}" for h in horizons]
+    by_horizon = _series(methods, [("counterfactual", "by_horizon", str(h)) for h in horizons], labels, "line")
+    panels = (
+        Panel("Invariance, by perturbation", by_kind, percent=True, y_from_zero=True, dodge=True),
+        Panel("Counterfactual, by horizon", by_horizon, percent=True, y_from_zero=True, dodge=True),
+    )
+    return Figure(
+        "breakdowns", "Invariance failures by perturbation and counterfactual failures by horizon", panels, keys(methods)
+    )
+
+
+def _series(
+    methods: Sequence[Method], paths: Sequence[tuple[str, ...]], labels: Sequence[str], kind: str
+) -> tuple[Series, ...]:
+    found = []
+    for method in methods:
+        rates = [diagnostic(method, *path) for path in paths]
+        if any(rate.mean is not None for rate in rates):
+            means, lows, highs = [r.mean for r in rates], [r.low for r in rates], [r.high for r in rates]
+            notes = [rate_cell(r).note for r in rates]
+            found.append(
+                Series(method.label, method.colour, labels, means, kind, lows, highs, symbol=method.symbol, hover=notes)
+            )
+    return tuple(found)
+
+
+def thresholds(methods: Sequence[Method]) -> Table | None:
+    """tab:threshold_sensitivity: nine settings, methods as columns, the paper's setting in bold."""
+    settings = {
+        (entry["q_phys"], entry["q_lat"])
+        for method in methods
+        for run in method.runs
+        for entry in dig(run.diagnosis, "identifiability", "thresholds") or []
+    }
+    if not settings:
+        return None
+    rows = []
+    for q_phys, q_lat in sorted(settings):
+        strong = (round(_quantile(q_phys)), round(_quantile(q_lat))) == (75, 10)
+        cells = [rate_cell(_at(method, q_phys, q_lat), strong=strong) for method in methods]
+        rows.append((Cell(f"{_quantile(q_phys):g}", strong=strong), Cell(f"{_quantile(q_lat):g}", strong=strong), *cells))
+    head = ("Far above quantile", "Near below quantile", *(f"{method.label} ↓" for method in methods))
+    return Table("Identifiability failures under nine pairs of thresholds; the paper's own in bold", head, tuple(rows))
+
+
+def _quantile(value: float) -> float:
+    """Quantiles as the paper writes them, 75 for 0.75."""
+    return 100 * value if value <= 1 else value
+
+
+def _at(method: Method, q_phys: float, q_lat: float) -> Average:
+    entries = []
+    for run in method.runs:
+        known = dig(run.diagnosis, "identifiability", "thresholds") or []
+        entries.append(next((e for e in known if (e["q_phys"], e["q_lat"]) == (q_phys, q_lat)), None))
+    return average(entries)
+
+
+def orderings(methods: Sequence[Method]) -> Table | None:
+    """The later protocol's rates, where they were measured."""
+    entries = [item for method in methods for run in method.runs for item in (run.ordering or {}).items()]
+    names = list(dict.fromkeys(name for name, entry in entries if isinstance(entry, Mapping) and "rate" in entry))
+    if not names:
+        return None
+    rows = [(Cell(m.label), *(rate_cell(average([dig(r.ordering, name) for r in m.runs])) for name in names)) for m in methods]
+    head = ("Method", *(f"{NAMES.get(name, name.capitalize())} ↓" for name in names))
+    return Table("Failure rates under the ordering protocol", head, tuple(rows), colours(methods))

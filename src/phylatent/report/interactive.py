@@ -1,0 +1,210 @@
+"""Figures for the page: each panel as plotly's own JSON. Colours of ink and paper are the page's, set by its script."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from phylatent.report.marks import Figure, Guide, Panel, Series, Value
+
+ROOM = 1.16
+"""How far the y axis goes above the highest mark, so that texts fit."""
+
+
+def panels(figure: Figure) -> list[dict[str, Any]]:
+    return [_panel(panel) for panel in figure.panels]
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    traces = [_trace(series, panel) for series in panel.series]
+    traces += [_diagonal(panel, guide) for guide in panel.guides if guide.axis == "diagonal"]
+    straight = [guide for guide in panel.guides if guide.axis != "diagonal"]
+    layout: dict[str, Any] = {
+        "xaxis": _x_axis(panel),
+        "yaxis": _y_axis(panel),
+        "shapes": [_line(guide) for guide in straight],
+        "annotations": [_label(guide) for guide in straight] + _bar_texts(panel) + _missing(panel),
+        "barmode": "stack" if panel.stacked else "group",
+        "scattermode": "group" if panel.dodge else "overlay",
+        "scattergap": 0.7,
+    }
+    if not panel.series:
+        layout["annotations"] = [
+            {"text": safe(panel.reason), "x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
+        ]
+        layout["xaxis"] = layout["yaxis"] = {"visible": False}
+    return {"data": traces, "layout": layout}
+
+
+def _trace(series: Series, panel: Panel) -> dict[str, Any]:
+    trace: dict[str, Any] = {
+        "type": "bar" if series.kind == "bars" else "scatter",
+        "name": safe(series.label),
+        "x": [_category(x) for x in series.x],
+        "y": list(series.y),
+        "cliponaxis": False,
+        "hovertemplate": _hover(series, panel),
+    }
+    if series.hover:
+        trace["customdata"] = [safe(text) for text in series.hover]
+    if series.texts:
+        trace["text"] = [safe(text).replace("&lt;br&gt;", "<br>") for text in series.texts]
+    if series.low:
+        ends = list(zip(series.y, series.low, series.high, strict=True))
+        trace["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [_gap(high, y) for y, _, high in ends],
+            "arrayminus": [_gap(y, low) for y, low, _ in ends],
+            "color": "#7A808A" if series.kind == "bars" else series.colour,
+            "thickness": 1.6,
+            "width": 5,
+        }
+    style = {"bars": _bars, "line": _lines, "dots": _dots}[series.kind]
+    return trace | style(series, panel)
+
+
+def _dots(series: Series, panel: Panel) -> dict[str, Any]:
+    marker = {"color": series.colour, "symbol": series.symbol, "size": 6 if series.faint else 11}
+    mode = "markers+text" if series.texts else "markers"
+    return {"mode": mode, "marker": marker, "opacity": 0.45 if series.faint else 1, "textposition": "middle right"}
+
+
+def _lines(series: Series, panel: Panel) -> dict[str, Any]:
+    line = {"color": series.colour, "dash": series.dash, "width": 1 if series.faint else 2}
+    marked = bool(series.symbol) and len(series.x) < 30
+    marker = {"color": series.colour, "symbol": series.symbol or "circle", "size": 7}
+    return {
+        "mode": "lines+markers" if marked else "lines",
+        "line": line,
+        "marker": marker,
+        "opacity": 0.4 if series.faint else 1,
+    }
+
+
+def _bars(series: Series, panel: Panel) -> dict[str, Any]:
+    marker: dict[str, Any] = {"color": series.colour, "line": {"width": 0}}
+    if series.hatch:
+        marker["pattern"] = {
+            "shape": series.hatch,
+            "size": 7,
+            "solidity": 0.25,
+            "fgcolor": "rgba(0,0,0,0.55)",
+            "fillmode": "overlay",
+        }
+    # A text of plotly's own would sit on the error bar; `_bar_texts` writes it above the interval.
+    return {"marker": marker, "width": 0.55, "textposition": "none"}
+
+
+def _hover(series: Series, panel: Panel) -> str:
+    y = "%{y:.1%}" if panel.percent else "%{y:.4g}"
+    x = "%{x}" if series.x and isinstance(series.x[0], str) else "%{x:.4g}"
+    note = "<br>%{customdata}" if series.hover else ""
+    return f"{safe(series.label)}<br>{x}: {y}{note}<extra></extra>"
+
+
+def _x_axis(panel: Panel) -> dict[str, Any]:
+    axis: dict[str, Any] = {"title": {"text": panel.x_label}, "automargin": True, "tickangle": 0}
+    if panel.log_x:
+        return axis | {"type": "log", "dtick": 1, "tickformat": "~g"}
+    named = categories(panel)
+    if named:
+        margin = 0.6 if len(named) > 1 else 0.9
+        axis |= {
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": [_category(x) for x in named],
+            "range": [-margin, len(named) - 1 + margin + 0.15],
+            "showgrid": False,
+        }
+    return axis
+
+
+def categories(panel: Panel) -> list[str]:
+    return [*dict.fromkeys(x for series in panel.series for x in series.x if isinstance(x, str)), *panel.missing]
+
+
+def _missing(panel: Panel) -> list[dict[str, Any]]:
+    """A mark that is not there says so in its place."""
+    place = {"y": 0.04, "yref": "paper", "yanchor": "bottom", "textangle": -90, "showarrow": False}
+    return [{"text": "not measured", "x": _category(name), **place} for name in panel.missing]
+
+
+def _y_axis(panel: Panel) -> dict[str, Any]:
+    axis: dict[str, Any] = {"title": {"text": panel.y_label}, "automargin": True}
+    if panel.log_y:
+        values = [y for series in panel.series for y in series.y if y is not None and y > 0]
+        wide = bool(values) and max(values) / min(values) > 30
+        return axis | {"type": "log", "tickformat": "~g", **({"dtick": 1} if wide else {"nticks": 4})}
+    if panel.percent:
+        axis["tickformat"] = ".0%" if top(panel) > 0.08 else ".1%"
+    if panel.y_from_zero:
+        axis["range"] = [bottom(panel), top(panel)]
+    return axis
+
+
+def top(panel: Panel) -> float:
+    """Where the y axis ends: above the highest mark, interval end and guide."""
+    if panel.stacked:
+        width = max((len(series.y) for series in panel.series), default=0)
+        highest = max((sum(series.y[at] or 0 for series in panel.series) for at in range(width)), default=0.0)
+    else:
+        marks = [value for series in panel.series for value in (*series.y, *series.high) if value is not None]
+        highest = max((*marks, *(guide.value for guide in panel.guides if guide.axis == "y")), default=0.0)
+    texts = any(series.texts and series.kind == "bars" for series in panel.series)
+    return (highest or 0.01) * (ROOM + 0.16 if texts else 1.04 if not any(s.texts for s in panel.series) else 1.1)
+
+
+def bottom(panel: Panel) -> float:
+    """A little below zero, so that a mark at zero is whole; bars and staircases stand on zero."""
+    marked = any(series.kind == "dots" or (series.kind == "line" and series.low) for series in panel.series)
+    return -0.05 * top(panel) if marked else 0.0
+
+
+def _line(guide: Guide) -> dict[str, Any]:
+    across, along = ("x", "y") if guide.axis == "y" else ("y", "x")
+    ends = {f"{across}ref": "paper", f"{across}0": 0, f"{across}1": 1, f"{along}0": guide.value, f"{along}1": guide.value}
+    return {"type": "line", "layer": "above", "line": {"width": 1.3, "dash": guide.dash}, **ends}
+
+
+def _label(guide: Guide) -> dict[str, Any]:
+    place = {"x": 0, "xref": "paper", "y": guide.value, "xanchor": "left", "yanchor": "bottom"}
+    return {"text": f"{safe(guide.label)} {100 * guide.value:.0f} %", "showarrow": False, "font": {"size": 11}, **place}
+
+
+def _diagonal(panel: Panel, guide: Guide) -> dict[str, Any]:
+    ends = diagonal(panel)
+    line = {"color": "#7A808A", "dash": guide.dash, "width": 1.3}
+    return {"type": "scatter", "mode": "lines", "x": ends, "y": ends, "line": line, "hoverinfo": "skip", "name": guide.label}
+
+
+def diagonal(panel: Panel) -> list[float]:
+    """Ends of the line x = y across the data."""
+    values = [v for s in panel.series for v in (*s.x, *s.y) if isinstance(v, (int, float)) and math.isfinite(v)]
+    return [min(values), max(values)]
+
+
+def _gap(high: float | None, low: float | None) -> float:
+    return 0.0 if high is None or low is None else max(0.0, high - low)
+
+
+def _category(x: Value) -> Value:
+    """Long names break where they are joined, so that neighbours do not overlap."""
+    return safe(x).replace(" · ", "<br>").replace(", ", ",<br>") if isinstance(x, str) else x
+
+
+def safe(text: str) -> str:
+    """plotly reads a few HTML tags in texts; a name is never one."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _bar_texts(panel: Panel) -> list[dict[str, Any]]:
+    """Texts above bars and their intervals, as annotations."""
+    found: list[dict[str, Any]] = []
+    for series in panel.series:
+        if series.kind == "bars" and series.texts:
+            for at, text in enumerate(series.texts):
+                y = max(value for value in (series.y[at], *(series.high[at : at + 1])) if value is not None)
+                place = {"x": _category(series.x[at]), "y": y, "yanchor": "bottom", "showarrow": False}
+                found.append({"text": safe(text).replace("&lt;br&gt;", "<br>"), **place})
+    return found

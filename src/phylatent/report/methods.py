@@ -1,0 +1,153 @@
+"""Runs grouped into methods, and a method's numbers averaged over its training seeds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from phylatent.report.inputs import Record, Run
+from phylatent.statistics import spread
+
+DIAGNOSTICS = ("invariance", "identifiability", "counterfactual")
+REFERENCE = "lewm"
+FIXED = {"lewm": "#D55E00", "phylatent": "#0072B2"}
+OTHERS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F")
+SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "star", "hexagon")
+
+
+@dataclass(frozen=True)
+class Method:
+    """Everything that was trained in one way; its runs differ in their training seed only."""
+
+    label: str
+    colour: str
+    symbol: str
+    runs: tuple[Run, ...]
+
+    @property
+    def task(self) -> str | None:
+        return self.runs[0].task
+
+    @property
+    def is_reference(self) -> bool:
+        return self.runs[0].variant == REFERENCE
+
+    def title(self, run: Run) -> str:
+        """A run's name where all of a method's runs are listed."""
+        return self.label if run.seed is None else f"{self.label} · seed {run.seed}"
+
+
+@dataclass(frozen=True)
+class Average:
+    """A rate of a method: a share in 0–1, or None where nothing was measured."""
+
+    mean: float | None
+    spread: float | None
+    over: str
+    """What ± is over: `training seeds`, `evaluation seeds`, or nothing."""
+    low: float | None
+    high: float | None
+    """One training seed: the record's 95 % interval. Several: mean ± spread."""
+    values: tuple[float | None, ...]
+    """Per run."""
+    failures: int | None = None
+    eligible: int | None = None
+
+    @property
+    def measured(self) -> int:
+        return sum(value is not None for value in self.values)
+
+
+def average(entries: Sequence[Record | None], *, counted: tuple[str, str] = ("failures", "eligible")) -> Average:
+    """Mean ± sample standard deviation over training seeds; one training seed keeps its own interval and spread."""
+    values = tuple(number(entry.get("rate")) if entry else None for entry in entries)
+    known = [(value, entry) for value, entry in zip(values, entries, strict=True) if value is not None and entry is not None]
+    if not known:
+        return Average(None, None, "", None, None, values)
+    if len(known) == 1:
+        value, entry = known[0]
+        low, high = entry.get("interval") or (None, None)
+        own = number(entry.get("spread"))
+        over = "evaluation seeds" if own is not None else ""
+        return Average(value, own, over, number(low), number(high), values, entry.get(counted[0]), entry.get(counted[1]))
+    mean = sum(value for value, _ in known) / len(known)
+    deviation = spread([value for value, _ in known])
+    assert deviation is not None
+    return Average(mean, deviation, "training seeds", max(0.0, mean - deviation), min(1.0, mean + deviation), values)
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def dig(record: Record | None, *path: str) -> Any:
+    """record[path…], or None where the way ends early."""
+    found: Any = record
+    for key in path:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def diagnostic(method: Method, *path: str) -> Average:
+    """`diagnostic(method, "invariance")`, `diagnostic(method, "counterfactual", "by_horizon", "1")`."""
+    return average([dig(run.diagnosis, *path) for run in method.runs])
+
+
+def success(method: Method, protocol: str, policy: str = "model") -> Average:
+    entries = [dig(run.plans.get(protocol), "policies", policy) for run in method.runs]
+    return average(entries, counted=("successes", "count"))
+
+
+def group(runs: Iterable[Run]) -> list[Method]:
+    """Methods by (variant, stop-gradient), the reference first; tasks and presets are never averaged over."""
+    runs = list(runs)
+    tasks, presets = ({value for run in runs if (value := getattr(run, name))} for name in ("task", "preset"))
+    many_tasks, many_presets = len(tasks) > 1, len(presets) > 1
+    groups: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
+    for run in runs:
+        # An evaluation without its training does not say its preset: among runs of one preset that splits nothing.
+        groups[run.variant, run.stop_gradient, run.task, run.preset if many_presets else None].append(run)
+
+    named: dict[str, list[Run]] = {}
+    for (variant, stop_gradient, task, preset), members in groups.items():
+        label = variant if stop_gradient else f"{variant}, no stop-gradient"
+        label += f" · {task or 'unknown task'}" if many_tasks else ""
+        label += f" · {preset or 'unknown preset'}" if many_presets else ""
+        if max(Counter(run.seed for run in members).values()) > 1:
+            # The same training seed twice is no second seed: they are runs that differ in some other way.
+            named |= {f"{label} · {name}": [run] for name, run in zip(_names(members), members, strict=True)}
+        else:
+            named[label] = sorted(members, key=lambda run: (run.seed is None, run.seed or 0))
+    ordered = sorted(named.items(), key=lambda item: item[1][0].variant != REFERENCE)
+    colours = _colours([members[0] for _, members in ordered])
+    return [
+        Method(label, colour, SYMBOLS[index % len(SYMBOLS)], tuple(members))
+        for index, ((label, members), colour) in enumerate(zip(ordered, colours, strict=True))
+    ]
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    """Directory names; with their parents where those are alike."""
+    names = [run.name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run.directory) for run in runs]
+
+
+def _colours(firsts: Sequence[Run]) -> list[str]:
+    chosen: list[str] = []
+    for run in firsts:
+        own = FIXED.get(run.variant) if run.stop_gradient else None
+        free = [colour for colour in (own, *OTHERS) if colour and colour not in chosen]
+        chosen.append(free[0] if free else OTHERS[-1])
+    return chosen
+
+
+def reference_of(methods: Sequence[Method], task: str | None) -> Method | None:
+    """What the others on this task are compared with: `lewm` where it is there, else the first."""
+    same = [method for method in methods if method.task == task]
+    return next((method for method in same if method.is_reference and method.runs[0].stop_gradient), same[0] if same else None)

@@ -1,0 +1,251 @@
+"""`make_report`: records in; one self-contained page, figures for a paper and a record of what the page says out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from phylatent.errors import UserError
+from phylatent.records import atomic, provenance, write_json
+from phylatent.report import curves, diagnostics, interactive, planning, static
+from phylatent.report.comparisons import compare_diagnostics, compare_plans
+from phylatent.report.inputs import PROTOCOLS, Run, read_run
+from phylatent.report.marks import Figure
+from phylatent.report.methods import DIAGNOSTICS, Method, diagnostic, dig, group, success
+from phylatent.report.scatter import AXES, FAILED, ORDINARY, Scatter, packed, ranges, scatters
+from phylatent.report.strips import Filmstrips, filmstrips
+from phylatent.report.words import MEANINGS, NAMES, verdict
+
+PAGE, RECORD, FIGURES = "report.html", "report.json", "figures"
+
+
+def make_report(directories: Sequence[Path], out: Path, *, title: str | None = None) -> Path:
+    """Write `report.html`, `report.json` and `figures/` into `out`; returns the page's path."""
+    if not directories:
+        raise UserError("a report needs at least one run directory; hand in those that train, diagnose or plan wrote to")
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file; out= must name a directory, which may be new")
+    methods = read_methods(directories)
+    title = title or _title(methods)
+    clouds, strips, figures = scatters(methods), filmstrips(methods), _figures(methods)
+    html = _render(methods, title, clouds, strips, figures)
+
+    written = [name for figure in figures.values() for name in static.draw(figure, out / FIGURES)]
+    written += _static_scatters(clouds, out / FIGURES)
+    written += static.draw_strips(strips, out / FIGURES) if strips and strips.episodes else []
+    write_json(out / RECORD, _record(methods, title, written))
+    with atomic(out / PAGE) as temporary:
+        temporary.write_text(html, encoding="utf-8")
+    return out / PAGE
+
+
+def read_methods(directories: Sequence[Path]) -> list[Method]:
+    unique = {Path(directory).resolve(): Path(directory) for directory in directories}
+    return group(read_run(directory) for directory in unique.values())
+
+
+def render(methods: Sequence[Method], title: str | None = None) -> str:
+    """The page alone."""
+    return _render(methods, title or _title(methods), scatters(methods), filmstrips(methods), _figures(methods))
+
+
+def _title(methods: Sequence[Method]) -> str:
+    tasks = " and ".join(dict.fromkeys(str(method.task) for method in methods if method.task))
+    names = " and ".join(method.label for method in methods) if len(methods) < 4 else f"{len(methods)} methods"
+    return f"{names} on {tasks}" if tasks else names
+
+
+def _figures(methods: Sequence[Method]) -> dict[str, Figure]:
+    """In the page's order. A figure for which there is no record at all still stands, and says so."""
+    made = [diagnostics.headline(methods), diagnostics.reductions_figure(methods), diagnostics.breakdowns(methods)]
+    if found := planning.protocols(methods):
+        made += [planning.success_figure(methods)] if len(found) > 1 else []  # one protocol is the headline's already
+        made += [planning.outcomes_figure(methods, protocol) for protocol in found]
+    made.append(curves.curves(methods))
+    return {figure.name: figure for figure in made}
+
+
+def _static_scatters(clouds: Sequence[Scatter], directory: Path) -> list[str]:
+    boxes = ranges(clouds)
+    written: list[str] = []
+    for scatter in clouds:
+        if any(cloud is not None for cloud in scatter.clouds.values()):
+            name = f"diagnostics-{static.slug(scatter.title)}"
+            name += f"-{len(written)}" if f"{name}.png" in written else ""
+            written += static.draw_scatter(scatter, boxes, directory, name)
+    return written
+
+
+def _render(
+    methods: Sequence[Method], title: str, clouds: Sequence[Scatter], strips: Filmstrips | None, figures: Mapping[str, Figure]
+) -> str:
+    environment = Environment(
+        loader=PackageLoader("phylatent.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found = planning.protocols(methods)
+    return environment.get_template("page.html").render(
+        title=title,
+        banner=any(run.quick for method in methods for run in method.runs),
+        verdict=verdict(methods),
+        methods=methods,
+        names=NAMES,
+        meanings=MEANINGS,
+        figures=figures,
+        headline_table=diagnostics.headline_table(methods),
+        clouds=clouds,
+        first=_first(clouds),
+        scatter_notes=[_scatter_notes(scatter) for scatter in clouds],
+        reductions_table=diagnostics.reductions_table(methods),
+        thresholds=diagnostics.thresholds(methods),
+        orderings=diagnostics.orderings(methods),
+        protocols=found,
+        success_tables={protocol: planning.success_table(methods, protocol) for protocol in found},
+        comparison_table=planning.comparison_table(methods),
+        verdicts=planning.VERDICTS,
+        verdict_style=planning.VERDICT_STYLE,
+        strips=strips,
+        final_table=curves.final_table(methods),
+        missing=_missing(methods),
+        details=[_details(method, run) for method in methods for run in method.runs],
+        provenance=json.dumps(provenance(), indent=2),
+        data=_embedded(_data(clouds, figures)),
+        plotly=Markup(get_plotlyjs()),
+        style=Markup(_template("style.css")),
+        script=Markup(_template("script.js")),
+        theme=Markup(_template("theme.js")),
+    )
+
+
+def _template(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+def _first(clouds: Sequence[Scatter]) -> int:
+    """The run shown first: one that has points."""
+    measured = [at for at, scatter in enumerate(clouds) if any(scatter.clouds.values())]
+    return measured[0] if measured else 0
+
+
+def _data(clouds: Sequence[Scatter], figures: Mapping[str, Figure]) -> dict[str, Any]:
+    return {
+        "figures": {name: interactive.panels(figure) for name, figure in figures.items()},
+        "scatter": {
+            "runs": [{"title": s.title, "reason": s.reason, "clouds": packed(s)} for s in clouds],
+            "boxes": ranges(clouds),
+            "axes": AXES,
+            "ordinary": ORDINARY,
+            "failed": FAILED,
+            "first": _first(clouds),
+        },
+    }
+
+
+def _embedded(data: Any) -> Markup:
+    """JSON inside a script element: `<` could end it, so it is written as its escape."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def _scatter_notes(scatter: Scatter) -> dict[str, str]:
+    notes = {}
+    for name, cloud in scatter.clouds.items():
+        if cloud is None:
+            notes[name] = scatter.reason
+            continue
+        drawn = len(cloud.x)
+        kind = "pairs" if name != "invariance" else "states"
+        text = f"{drawn:,} of {cloud.total:,} {kind} drawn" if drawn < cloud.total else f"{drawn:,} {kind} drawn"
+        text += f", {int(cloud.failed.sum()):,} of them failing"
+        notes[name] = text + (f"; {cloud.beyond:,} lie beyond the box and are drawn at its edge" if cloud.beyond else "")
+    return notes
+
+
+def _missing(methods: Sequence[Method]) -> list[str]:
+    """What the page would show and no record holds."""
+    found = []
+    for method in methods:
+        for run in method.runs:
+            absent = [] if run.diagnosis else ["diagnostics"]
+            absent += [] if run.points or not run.diagnosis else ["the points behind the diagnostics (paper.npz)"]
+            absent += [] if run.plans else ["planning"]
+            absent += [] if run.train or run.validation else ["training curves"]
+            if absent:
+                found.append(f"{method.title(run)}: {', '.join(absent)}")
+    return found
+
+
+def _details(method: Method, run: Run) -> dict[str, Any]:
+    videos = sorted(str(path.relative_to(run.directory)) for path in run.directory.glob("planning/*/videos/*.webp"))
+    return {
+        "title": method.title(run),
+        "directory": str(run.directory),
+        "config": yaml.safe_dump(dict(run.config), sort_keys=False) if run.config else None,
+        "settings": {name: json.dumps(record.get("settings"), indent=2) for name, record in _evaluations(run)},
+        "provenance": {name: json.dumps(record.get("provenance"), indent=2) for name, record in _evaluations(run)},
+        "hashes": run.hashes,
+        "videos": videos,
+    }
+
+
+def _evaluations(run: Run) -> list[tuple[str, Mapping[str, Any]]]:
+    records = {"training": run.result, "diagnostics": run.diagnosis, "ordering": run.ordering}
+    records |= {f"planning, {protocol}": record for protocol, record in run.plans.items()}
+    return [(name, record) for name, record in records.items() if record is not None]
+
+
+def _record(methods: Sequence[Method], title: str, figures: Sequence[str]) -> dict[str, Any]:
+    return {
+        "title": title,
+        "verdict": verdict(methods),
+        "quick": any(run.quick for method in methods for run in method.runs),
+        "methods": [_method_record(method) for method in methods],
+        "planning_comparisons": [asdict(comparison) for comparison in compare_plans(methods)],
+        "diagnostic_comparisons": [asdict(r) | {"relative_reduction": r.relative} for r in compare_diagnostics(methods)],
+        "not_measured": _missing(methods),
+        "figures": list(figures),
+        "inputs": [
+            {
+                "directory": str(run.directory),
+                "sample": dig(run.diagnosis, "sample"),
+                "pairs": _pair_hashes(run),
+                "sha256": run.hashes,
+            }
+            for method in methods
+            for run in method.runs
+        ],
+        "provenance": provenance(),
+    }
+
+
+def _pair_hashes(run: Run) -> dict[str, Any]:
+    return {protocol: dig(record, "pairs", "hash") for protocol, record in run.plans.items()}
+
+
+def _method_record(method: Method) -> dict[str, Any]:
+    first = method.runs[0]
+    return {
+        "label": method.label,
+        "variant": first.variant,
+        "stop_gradient": first.stop_gradient,
+        "task": first.task,
+        "preset": first.preset,
+        "training_seeds": [run.seed for run in method.runs],
+        "rates": {name: asdict(diagnostic(method, name)) for name in DIAGNOSTICS},
+        "success": {
+            protocol: {policy: asdict(success(method, protocol, policy)) for policy in ("model", "random", "nothing", "expert")}
+            for protocol in PROTOCOLS
+            if any(protocol in run.plans for run in method.runs)
+        },
+    }

@@ -1,0 +1,201 @@
+"""The same figures for a paper: PNG and PDF, drawn with matplotlib from the same data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter, PercentFormatter
+
+from phylatent.records import atomic
+from phylatent.report.interactive import bottom, categories, diagonal, top
+from phylatent.report.marks import Figure, Panel, Series
+from phylatent.report.scatter import AXES, FAILED, ORDINARY, Cloud, Scatter
+from phylatent.report.strips import Filmstrips
+from phylatent.report.words import NAMES
+
+MARKERS = {
+    "circle": "o", "diamond": "D", "square": "s", "triangle-up": "^",
+    "cross": "P", "triangle-down": "v", "star": "*", "hexagon": "h", "": "",
+}  # fmt: skip
+DASHES: dict[str, Any] = {"solid": "-", "dash": "--", "dot": ":", "": "-", "faint": "-"}
+HATCHES = {"": "", "/": "///", "x": "xxx", ".": "..."}
+INK = "#5A6068"
+WIDTH, COLUMNS = 3.1, 4
+
+
+def draw(figure: Figure, directory: Path) -> list[str]:
+    count = len(figure.panels)
+    columns = min(COLUMNS, count)
+    rows = -(-count // columns)
+    canvas = Canvas(figsize=(WIDTH * columns, 2.7 * rows + 0.4), layout="constrained")
+    for axes, panel in zip(np.ravel(canvas.subplots(rows, columns, squeeze=False)), figure.panels, strict=False):
+        _panel(axes, panel)
+    for axes in canvas.axes[count:]:
+        axes.set_axis_off()
+    if figure.keys:
+        handles = [
+            Line2D([], [], color=key.colour, marker=MARKERS[key.symbol], linestyle=DASHES[key.dash] if key.dash else "")
+            for key in figure.keys
+        ]
+        canvas.legend(
+            handles, [key.label for key in figure.keys], loc="outside lower center", ncols=6, frameon=False, fontsize=8
+        )
+    return _save(canvas, directory, figure.name)
+
+
+def _panel(axes: Axes, panel: Panel) -> None:
+    axes.set_title(panel.title, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    if not panel.series:
+        axes.text(0.5, 0.5, panel.reason, ha="center", va="center", transform=axes.transAxes, color=INK, wrap=True)
+        axes.set_axis_off()
+        return
+    axes.set_xlabel(panel.x_label, fontsize=8)
+    axes.set_ylabel(panel.y_label, fontsize=8)
+    if panel.log_x:
+        axes.set_xscale("log")
+    if panel.log_y:
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    below: dict[Any, float] = {}
+    for at, series in enumerate(panel.series):
+        _series(
+            axes, series, below if panel.stacked else None, 0.16 * (at - (len(panel.series) - 1) / 2) if panel.dodge else 0.0
+        )
+    if panel.dodge:
+        axes.set_xticks(range(len(panel.series[0].x)), [str(x) for x in panel.series[0].x])
+    for guide in panel.guides:
+        if guide.axis == "diagonal":
+            axes.plot(diagonal(panel), diagonal(panel), color=INK, linestyle=DASHES[guide.dash], linewidth=1)
+            continue
+        axes.axhline(guide.value, color=INK, linestyle=DASHES[guide.dash], linewidth=1, zorder=0)
+        label = f"{guide.label} {100 * guide.value:.0f} %"
+        axes.text(0.01, guide.value, label, transform=axes.get_yaxis_transform(), fontsize=6.5, color=INK, va="bottom")
+    if panel.percent:
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if top(panel) > 0.08 else 1))
+    if panel.y_from_zero and not panel.log_y:
+        axes.set_ylim(bottom(panel), top(panel))
+    if isinstance(panel.series[0].x[0], str) and not panel.dodge:
+        axes.set_xlim(-0.6, len(categories(panel)) - 0.3)
+    for name in panel.missing:
+        axes.plot([name], [bottom(panel)], linestyle="")
+        style: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 7, "color": INK}
+        axes.annotate("not measured", (name, 0.04), xycoords=("data", "axes fraction"), **style)
+
+
+def _series(axes: Axes, series: Series, below: dict[Any, float] | None, shift: float) -> None:
+    x: Any = [at + shift for at in range(len(series.x))] if shift else list(series.x)
+    y = np.array([np.nan if value is None else value for value in series.y], dtype=float)
+    errors = None
+    if series.low:
+        ends = [[np.nan if value is None else value for value in side] for side in (series.low, series.high)]
+        errors = np.nan_to_num(np.maximum(0, np.array([y - ends[0], ends[1] - y], dtype=float)))
+    alpha = 0.4 if series.faint else 1.0
+    if series.kind == "bars":
+        bottom = [0.0 if below is None else below.get(name, 0.0) for name in x]
+        axes.bar(x, y, 0.55, bottom=bottom, color=series.colour, hatch=HATCHES[series.hatch], yerr=errors, label=series.label)
+        if below is not None:
+            below |= {name: base + height for name, base, height in zip(x, bottom, y.tolist(), strict=True)}
+    elif series.kind == "line":
+        marker = MARKERS[series.symbol] if len(x) < 30 else ""
+        axes.errorbar(
+            x, y, errors, color=series.colour, marker=marker, markersize=4, alpha=alpha, linestyle=DASHES[series.dash],
+            linewidth=0.8 if series.faint else 1.6, capsize=2,
+        )  # fmt: skip
+    else:
+        size = 3.5 if series.faint else 6
+        axes.errorbar(
+            x,
+            y,
+            errors,
+            color=series.colour,
+            marker=MARKERS[series.symbol],
+            markersize=size,
+            alpha=alpha,
+            linestyle="",
+            capsize=3,
+        )
+    for at, text in enumerate(series.texts):
+        high = series.high[at] if series.high and series.kind == "bars" else None
+        place: dict[str, Any] = {"ha": "center", "va": "bottom"} if series.kind == "bars" else {"ha": "left", "va": "center"}
+        offset = (0, 2) if series.kind == "bars" else (6, 0)
+        point = (x[at], y[at] if high is None else high)
+        axes.annotate(text.replace("<br>", "\n"), point, xytext=offset, textcoords="offset points", fontsize=7, **place)
+
+
+def draw_scatter(scatter: Scatter, boxes: dict[str, tuple[tuple[float, float], ...]], directory: Path, name: str) -> list[str]:
+    canvas = Canvas(figsize=(12, 4.4))
+    canvas.subplots_adjust(left=0.01, right=0.97, bottom=0.03, top=0.88, wspace=0.12)
+    canvas.suptitle(scatter.title, fontsize=10)
+    for at, (panel, cloud) in enumerate(scatter.clouds.items(), start=1):
+        axes: Any = canvas.add_subplot(1, 3, at, projection="3d")
+        axes.set_title(f"({'abc'[at - 1]}) {NAMES[panel]}", fontsize=9)
+        if cloud is None:
+            axes.set_axis_off()
+            axes.text2D(0.5, 0.5, scatter.reason, ha="center", va="center", transform=axes.transAxes, wrap=True, fontsize=8)
+            continue
+        _cloud(axes, cloud, boxes[panel])
+    return _save(canvas, directory, name)
+
+
+def _cloud(axes: Any, cloud: Cloud, box: tuple[tuple[float, float], ...]) -> None:
+    log = cloud.name == "identifiability"
+    scale: Callable[[Any], Any] = np.log10 if log else (lambda value: value)
+    z, limits = scale(cloud.z), (box[0], box[1], tuple(float(scale(end)) for end in box[2]))
+    for failed, colour, marker, size in ((False, ORDINARY[cloud.name], "o", 1.5), (True, FAILED, "x", 9)):
+        mask = cloud.failed == failed
+        axes.scatter(cloud.x[mask], cloud.y[mask], z[mask], c=colour, marker=marker, s=size, linewidths=0.6, rasterized=True)
+    for axis, value in cloud.planes:
+        at = "xyz".index(axis)
+        u, v = np.meshgrid(*(limits[i] for i in range(3) if i != at))
+        corners = [u, v]
+        corners.insert(at, np.full_like(u, value))
+        axes.plot_surface(*corners, color=INK, alpha=0.18)
+    for setter, limit in zip((axes.set_xlim, axes.set_ylim, axes.set_zlim), limits, strict=True):
+        setter(*limit)
+    x_label, y_label, z_label = AXES[cloud.name]
+    axes.set_xlabel(x_label, fontsize=8)
+    axes.set_ylabel(y_label, fontsize=8)
+    axes.set_zlabel(z_label.replace(", log", ", log10"), fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.locator_params(nbins=5)
+    axes.set_box_aspect(None, zoom=0.88)
+
+
+def draw_strips(strips: Filmstrips, directory: Path) -> list[str]:
+    """fig:qualitative_rollout: every model on the same episodes."""
+    rows = [(episode, strip) for episode in strips.episodes for strip in episode.strips]
+    height, width = rows[0][1].pixels.shape[:2]
+    canvas = Canvas(figsize=(11, 11 * height / width * len(rows) * 1.2))
+    canvas.subplots_adjust(left=0.01, right=0.99, bottom=0.005, top=0.985, hspace=0.16)
+    for axes, (episode, strip) in zip(np.ravel(canvas.subplots(len(rows), 1, squeeze=False)), rows, strict=True):
+        axes.imshow(strip.pixels)
+        axes.set_axis_off()
+        axes.set_title(f"{episode.title} · {strip.title}: {strip.badge}", fontsize=7, loc="left")
+    return _save(canvas, directory, "rollouts")
+
+
+def _save(canvas: Canvas, directory: Path, name: str) -> list[str]:
+    written = []
+    canvas.draw_without_rendering()
+    canvas.set_layout_engine("none")  # once is enough: arranging costs more than drawing
+    for kind in ("png", "pdf"):
+        path = directory / f"{name}.{kind}"
+        # Without a date the same records give the same file.
+        metadata = {"CreationDate": None} if kind == "pdf" else None
+        with atomic(path) as temporary:
+            canvas.savefig(temporary, format=kind, dpi=160, metadata=metadata)
+        written.append(path.name)
+    return written
+
+
+def slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "run"

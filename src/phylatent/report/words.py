@@ -1,0 +1,165 @@
+"""Numbers as text, and the verdict in sentences made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from phylatent.report.comparisons import PlanComparison, Reduction, compare_diagnostics, compare_plans
+from phylatent.report.inputs import PROTOCOLS
+from phylatent.report.marks import Cell
+from phylatent.report.methods import DIAGNOSTICS, Average, Method, diagnostic, dig, success
+
+MISSING = "not measured"
+NAMES = {
+    "invariance": "Physical invariance",
+    "identifiability": "Physical identifiability",
+    "counterfactual": "Counterfactual dynamics",
+}
+MEANINGS = {
+    "invariance": "Share of states where a change of appearance alone moves the latent further than a real step does.",
+    "identifiability": "Share of physically far pairs that are nevertheless near neighbours in latent space; 10 % by chance.",
+    "counterfactual": "Share of action pairs with different outcomes that are predicted less than half as far apart.",
+    "success": "Share of start/goal pairs that closed-loop planning with the model solves within the step budget.",
+}
+PROTOCOL_MEANINGS = {
+    "paper": "the paper's rule",
+    "moderate": "pairs already solved at the start left out",
+    "strict": "the object itself, closer, and held",
+}
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    return MISSING if share is None else f"{100 * share:.{digits}f} %"
+
+
+def points(share: float) -> str:
+    return f"{100 * share:+.1f}".replace("-", "−")
+
+
+def chance(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def plain(value: float | None, digits: int = 1, unit: str = "") -> str:
+    return MISSING if value is None else f"{value:,.{digits}f}{' ' + unit if unit else ''}"
+
+
+def rate_cell(rate: Average, reason: str = "", digits: int = 2, strong: bool = False) -> Cell:
+    """A rate is never a bare number: spread and what it is over, interval, counts."""
+    if rate.mean is None:
+        return Cell(MISSING, reason)
+    plus = "" if rate.spread is None else f" ± {100 * rate.spread:.{digits}f}"
+    notes = []
+    if rate.over:
+        notes.append(f"± over {rate.over}")
+    if rate.over != "training seeds":
+        notes += [] if rate.low is None or rate.high is None else [f"95 %: {_interval(rate.low, rate.high)}"]
+        notes += [] if rate.eligible is None else [f"{rate.failures:,} of {rate.eligible:,}"]
+    if rate.measured < len(rate.values):
+        notes.append(f"{rate.measured} of {len(rate.values)} training seeds measured")
+    elif rate.over == "training seeds":
+        notes.append(f"{rate.measured} seeds")
+    return Cell(f"{100 * rate.mean:.{digits}f}{plus} %", " · ".join(notes), strong)
+
+
+def _interval(low: float, high: float) -> str:
+    digits = 1 if high >= 0.02 else 2
+    return f"{100 * low:.{digits}f}–{100 * high:.{digits}f}"
+
+
+def health(method: Method) -> str:
+    """What the diagnostics say about a model they could not judge."""
+    sentences = [
+        f"{method.title(run)}: {dig(run.diagnosis, 'health', 'sentence') or dig(run.diagnosis, 'health', 'status')}"
+        for run in method.runs
+        if dig(run.diagnosis, "health", "status") not in (None, "ok")
+    ]
+    return " ".join(sentences)
+
+
+def verdict(methods: Sequence[Method]) -> list[str]:
+    """One paragraph, sentence by sentence."""
+    comparisons, reductions = compare_plans(methods), compare_diagnostics(methods)
+    protocol = next((p for p in PROTOCOLS for m in methods for run in m.runs if p in run.plans), None)
+    said = [_planning(methods, protocol) if protocol else "Planning was not measured."]
+    unmeasured = {m.label for m in methods if protocol and success(m, protocol).mean is None}
+    said += [
+        _difference(c, methods) for c in comparisons if c.protocol == protocol and not {c.method, c.reference} & unmeasured
+    ]
+    said += [sentence for sentence in (_floors(methods, protocol),) if protocol and sentence]
+    for method in dict.fromkeys(r.method for r in reductions):
+        said.append(_reductions([r for r in reductions if r.method == method]))
+    if not reductions:
+        said += [_alone(method) for method in methods]
+    said += [sentence for method in methods if (sentence := health(method))]
+    if all(len(method.runs) == 1 for method in methods) and len(methods) > 1:
+        said.append("Each method was trained once, so these numbers cannot tell a better method from a luckier training seed.")
+    return said
+
+
+def _planning(methods: Sequence[Method], protocol: str) -> str:
+    rates = {method.label: success(method, protocol).mean for method in methods}
+    measured = [f"{label} reaches {percent(rate)}" for label, rate in rates.items() if rate is not None]
+    missing = [label for label, rate in rates.items() if rate is None]
+    if not measured:
+        return "Planning was not measured."
+    said = f"Planning under the {protocol} protocol, {_listed(measured)} of the goals"
+    return f"{said}; {_listed(missing)} was not measured." if missing else f"{said}."
+
+
+def _floors(methods: Sequence[Method], protocol: str | None) -> str:
+    said = []
+    for policy, words in (
+        ("random", "random actions reach"),
+        ("nothing", "doing nothing reaches"),
+        ("expert", "the expert reaches"),
+    ):
+        rates = [success(method, protocol, policy).mean for method in methods] if protocol else []
+        known = next((rate for rate in rates if rate is not None), None)
+        said += [] if known is None else [f"{words} {percent(known)}"]
+    return f"For scale, {_listed(said)}." if said else ""
+
+
+def _difference(comparison: PlanComparison, methods: Sequence[Method]) -> str:
+    names = f"{comparison.method} and {comparison.reference}"
+    found = comparison.difference
+    if found is None:
+        return f"{names} are not compared in planning: {comparison.reason}."
+    seeds = max(len(m.runs) for m in methods if m.label in (comparison.method, comparison.reference))
+    over = f"on the same {comparison.pairs:,} pairs" + (f", {seeds} training seeds" if seeds > 1 else "")
+    interval = f"95 % interval {points(found.low)} to {points(found.high)}"
+    if found.low > 0 or found.high < 0:
+        which = "more" if found.mean > 0 else "less"
+        return (
+            f"That is {abs(100 * found.mean):.1f} percentage points {which} for {comparison.method} "
+            f"than for {comparison.reference} {over} ({interval})."
+        )
+    return f"The difference between {names}, {points(found.mean)} points {over}, may be chance ({interval})."
+
+
+def _reductions(reductions: Sequence[Reduction]) -> str:
+    method, reference = reductions[0].method, reductions[0].reference
+    parts = [_change(r) for r in reductions if not r.reason]
+    reasons = list(dict.fromkeys(r.reason for r in reductions if r.reason))
+    if not parts:
+        return f"The failure rates of {method} and {reference} are not compared: {_listed(reasons)}."
+    said = f"Compared with {reference}, {method} has {_listed(parts)}."
+    return f"{said} The rest is not compared: {_listed(reasons)}." if reasons else said
+
+
+def _change(r: Reduction) -> str:
+    values = f"({percent(r.before)} → {percent(r.after)}{', intervals overlap' if r.overlap else ''})"
+    if r.relative is None or r.relative == 0:
+        return f"as many {r.diagnostic} failures {values}" if r.before == r.after else f"more {r.diagnostic} failures {values}"
+    share = "over 99" if 0.99 < r.relative < 1 else f"{abs(100 * r.relative):.0f}"
+    return f"{share} % {'fewer' if r.relative > 0 else 'more'} {r.diagnostic} failures {values}"
+
+
+def _alone(method: Method) -> str:
+    rates = {name: diagnostic(method, name).mean for name in DIAGNOSTICS}
+    known = [f"{name} {percent(rate)}" for name, rate in rates.items() if rate is not None]
+    return f"Failure rates of {method.label}: {_listed(known)}." if known else f"{method.label} was not diagnosed."
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
