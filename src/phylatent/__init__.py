@@ -10,19 +10,24 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from phylatent.collection import collect, inspect
     from phylatent.composition import compose
+    from phylatent.judging import diagnose, plan
     from phylatent.models.world_model import WorldModel
+    from phylatent.planning.planner import Planner
     from phylatent.training.graph import build
     from phylatent.training.run import train
 
 _WHERE = {
+    "Planner": "phylatent.planning.planner",
     "WorldModel": "phylatent.models.world_model",
     "build": "phylatent.training.graph",
     "collect": "phylatent.collection",
     "compose": "phylatent.composition",
+    "diagnose": "phylatent.judging",
     "inspect": "phylatent.collection",
+    "plan": "phylatent.judging",
     "train": "phylatent.training.run",
 }
-__all__ = ["WorldModel", "build", "collect", "compose", "inspect", "train"]
+__all__ = ["Planner", "WorldModel", "build", "collect", "compose", "diagnose", "inspect", "plan", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from phylatent.judging import diagnose, plan, report
 from phylatent.machine import peak_memory_gb
 from phylatent.records import home, provenance, write_json
 from phylatent.request import Request
-from phylatent.schema import Config
+from phylatent.schema import Config, DiagnoseConfig, PlanConfig
 from phylatent.tables import percent
 from phylatent.training.directory import CONFIG, default_directory
 from phylatent.training.run import TrainResult, resumed_config, train, with_data_path
@@ -66,7 +66,8 @@ def run_demo(request: Request, console: Console) -> Path:
     quick, request = _quick(request)
     preset = request.choices.get("preset", "quick" if quick else "laptop")
     overrides = [*request.overrides, *(f"seed={seed}" for seed in request.seeds)]
-    configs = {variant: compose("tworooms", preset, variant, [*ONE_SEED, *overrides]) for variant in VARIANTS}
+    trained = [text for text in overrides if not text.startswith(("diagnose.", "plan."))]
+    configs = {variant: compose("tworooms", preset, variant, trained) for variant in VARIANTS}
     judging = [text for text in (*ONE_SEED, *overrides) if text.startswith(("diagnose.", "plan.", "data=", "device="))]
     out = request.out or home() / "runs" / f"demo-{preset}"
     if quick:
@@ -78,7 +79,7 @@ def run_demo(request: Request, console: Console) -> Path:
     for variant, config in configs.items():
         results[variant] = stages(f"train {variant}", lambda config=config: _train_or_go_on(config))  # type: ignore[misc]
     runs = [default_directory(config) for config in configs.values()]
-    given: dict[str, Any] = {"preset": preset, "quick": quick, "console": Console(quiet=True)}
+    given: dict[str, Any] = {"preset": preset, "quick": quick, "tables": False, "console": console}
     rates = stages("diagnose", lambda: diagnose(runs, overrides=_of("diagnose", judging), **given))
     success = stages("plan", lambda: plan(runs, overrides=_of("plan", judging), **given))
     page = stages("report", lambda: report(runs, out=out))
@@ -129,10 +130,15 @@ def _train_or_go_on(config: Config) -> TrainResult:
     directory = default_directory(config)
     if (directory / CONFIG).exists():
         before = resumed_config(directory, [])
-        if before != with_data_path(config):
+        if _training(before) != _training(with_data_path(config)):
             raise UserError(f"{directory} holds a run with other settings; delete it, or set PHYLATENT_HOME to another place")
         return train(before, out=directory, resume=True)
     return train(config, out=directory)
+
+
+def _training(config: Config) -> Config:
+    """Without the settings of what judges it afterwards."""
+    return replace(config, diagnose=DiagnoseConfig(), plan=PlanConfig())
 
 
 def _show(results: Mapping[str, TrainResult], rates: list[Any], success: list[Any], console: Console) -> None:

@@ -42,6 +42,7 @@ def diagnose(
     preset: str | None = None,
     out: Path | None = None,
     quick: bool = False,
+    tables: bool = True,
     console: Console | None = None,
 ) -> list[dict[str, Any]]:
     """The three failure rates of each model, on the same states, pairs and branches: one record for each."""
@@ -60,7 +61,8 @@ def diagnose(
                 diagnosis = diagnose_model(subject.model, **held, sample=sample, progress=tell)
             save(diagnosis, path.parent, {"model": subject.facts, "key": key, "quick": quick, "provenance": provenance()})
         records.append(json.loads(path.read_text()))
-    show_rates(records, console)
+    if tables:
+        show_rates(records, console)
     return records
 
 
@@ -72,6 +74,7 @@ def plan(
     preset: str | None = None,
     out: Path | None = None,
     quick: bool = False,
+    tables: bool = True,
     console: Console | None = None,
 ) -> list[dict[str, dict[str, Any]]]:
     """Success of each model, and of the policies it is compared with, on the same start/goal lists: protocol → record."""
@@ -96,7 +99,8 @@ def plan(
                 write_json(folder / "result.json", record | extra)
             floors.pop("model", None)
         records.append({p: json.loads((folder / "result.json").read_text()) for p, folder in folders.items()})
-    show_success(records, console)
+    if tables:
+        show_success(records, console)
     return records
 
 

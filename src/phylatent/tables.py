@@ -23,9 +23,9 @@ def percent(rate: float | None, interval: Sequence[float] | None = None) -> str:
 def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
     sections = SECTIONS[records[0]["protocol"]]
     table = Table(title="failure rates, lower is better", caption="95 % intervals by bootstrap over held-out episodes")
-    table.add_column("model")
+    table.add_column("model", overflow="fold")
     for section in sections:
-        table.add_column(section, justify="right")
+        table.add_column(section, justify="right", no_wrap=True)
     for record in records:
         cells = [percent(record[section]["rate"], record[section]["interval"]) for section in sections]
         table.add_row(escape(record["model"]["name"]), *cells)
@@ -49,8 +49,9 @@ def show_success(records: Sequence[Mapping[str, Mapping[str, Any]]], console: Co
             title=f"success under `{protocol}`, {first['pairs']['count']} held-out pairs",
             caption=f"95 % Wilson intervals; list {first['pairs']['hash'][:12]}; {first['already_solved']} solved at the start",
         )
-        for column in ("policy", "success", "± over seeds", "median steps", "final distance"):
-            table.add_column(column, justify="left" if column == "policy" else "right")
+        table.add_column("policy", overflow="fold")
+        for column in ("success", "± seeds", "steps", "ends at"):
+            table.add_column(column, justify="right", no_wrap=True)
         rows = [(name, found) for name, found in first["policies"].items() if name != "model"]
         for record in (each[protocol] for each in records):
             rows += [(record["model"]["name"], found) for name, found in record["policies"].items() if name == "model"]

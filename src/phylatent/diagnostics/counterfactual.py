@@ -12,7 +12,8 @@ from phylatent.diagnostics.branches import Branches
 from phylatent.diagnostics.coordinates import Coordinates
 from phylatent.diagnostics.rates import Measured, count
 from phylatent.diagnostics.samples import Held
-from phylatent.diagnostics.subject import LatentModel, encode, predict
+from phylatent.diagnostics.subject import encode, predict
+from phylatent.models.latent import LatentModel
 
 KEPT = 0.5
 """A prediction must keep this share of the real separation."""

@@ -17,7 +17,8 @@ from phylatent.diagnostics.drawing import PaperSample, Progress, Sample, describ
 from phylatent.diagnostics.identifiability import Q_LAT, THRESHOLDS, threshold_name
 from phylatent.diagnostics.neighbours import OrderingSample
 from phylatent.diagnostics.rates import Measured, Rate, over_seeds
-from phylatent.diagnostics.subject import Health, LatentModel, Unfit, check_health, judged
+from phylatent.diagnostics.subject import Health, Unfit, check_health, judged
+from phylatent.models.latent import LatentModel
 from phylatent.records import atomic, write_json
 from phylatent.schema import PERTURBATIONS, ClipConfig, DiagnoseConfig, TaskSpec
 

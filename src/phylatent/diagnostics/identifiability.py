@@ -11,7 +11,8 @@ import numpy as np
 from phylatent.diagnostics.coordinates import Coordinates
 from phylatent.diagnostics.rates import Counts, Measured, count_pairs
 from phylatent.diagnostics.samples import Held, Pairs
-from phylatent.diagnostics.subject import LatentModel, encode
+from phylatent.diagnostics.subject import encode
+from phylatent.models.latent import LatentModel
 
 Q_PHYS, Q_LAT = 75, 10
 THRESHOLDS = tuple((q_phys, q_lat) for q_phys in (70, 75, 80) for q_lat in (5, 10, 15))

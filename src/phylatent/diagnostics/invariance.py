@@ -9,7 +9,8 @@ import numpy as np
 from phylatent.diagnostics.perturbations import perturb
 from phylatent.diagnostics.rates import Measured, count
 from phylatent.diagnostics.samples import Held, States
-from phylatent.diagnostics.subject import LatentModel, encode
+from phylatent.diagnostics.subject import encode
+from phylatent.models.latent import LatentModel
 from phylatent.schema import PERTURBATIONS
 
 EPSILON = 1e-8

@@ -15,7 +15,8 @@ from phylatent.diagnostics.coordinates import Coordinates
 from phylatent.diagnostics.neighbours import MISSING, Neighbours
 from phylatent.diagnostics.rates import Counts, Measured, count
 from phylatent.diagnostics.samples import Held
-from phylatent.diagnostics.subject import LatentModel, encode, predict
+from phylatent.diagnostics.subject import encode, predict
+from phylatent.models.latent import LatentModel
 
 SHIFTS = {"brightness": perturbations.brightness, "colour": perturbations.colour, "texture": perturbations.texture}
 CONDITIONS = (

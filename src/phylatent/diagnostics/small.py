@@ -9,7 +9,7 @@ from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split
 from phylatent.diagnostics.diagnose import SECTIONS, diagnose_model
 from phylatent.diagnostics.drawing import Sample, draw_samples
-from phylatent.diagnostics.subject import LatentModel
+from phylatent.models.latent import LatentModel
 from phylatent.schema import ClipConfig, DiagnoseConfig, TaskSpec
 
 LIMITS = {"states": 200, "frames": 300, "pairs": 5000, "branches": 50}

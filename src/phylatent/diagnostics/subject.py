@@ -7,34 +7,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from phylatent.errors import PhylatentError, UserError
+from phylatent.models.latent import Array, LatentModel
 
 AT_ONCE = 128
 """Frames or starts a model is given at once: bounds the memory."""
 CONSTANT, REPEATABLE = 1e-5, 1e-2
 
-Array = Tensor | np.ndarray
 Reader = Callable[[np.ndarray], np.ndarray]
 """Rows [n] → their frames, uint8 [n, H, W, 3]."""
-
-
-class LatentModel(Protocol):
-    """A world model, ours or anyone's. Frames and actions come as torch tensors on the CPU; latents may be tensors on any
-    device or numpy arrays, and `rollout` gets its start exactly as `encode` returned it."""
-
-    def encode(self, frames: Tensor, /) -> Array:
-        """uint8 [N, H, W, 3] → [N, D]."""
-        ...
-
-    def rollout(self, z: Any, blocks: Tensor, /) -> Array:
-        """[N, D] and raw action blocks, float32 [N, k, A] → the latents after each block, [N, k, D]."""
-        ...
 
 
 @dataclass(frozen=True)

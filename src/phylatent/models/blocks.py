@@ -118,9 +118,7 @@ class Attention(nn.Module):
         normed = self.norm(x_BTD)
         to_q, to_k, to_v = self.to_qkv.weight.chunk(3)
         q = rearrange(F.linear(normed[:, -1:], to_q), "b t (h d) -> b h t d", h=self.heads)
-        k, v = rearrange(
-            F.linear(normed, torch.cat([to_k, to_v])), "b t (two h d) -> two b h t d", two=2, h=self.heads
-        )
+        k, v = rearrange(F.linear(normed, torch.cat([to_k, to_v])), "b t (two h d) -> two b h t d", two=2, h=self.heads)
         attention = (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).softmax(-1)
         return self.to_out(rearrange(attention @ v, "b h t d -> b t (h d)"))
 
@@ -199,7 +197,7 @@ class Predictor(nn.Module):
         return self.transformer(z_BTD + self.pos_embedding[:, : z_BTD.shape[1]], c_BTD, draws)
 
     def modulations(self, c_BTD: Tensor) -> list[Tensor]:
-        """What each block makes of the action embeddings: the same at whatever position of a window a block of actions stands."""
+        """What each block makes of the action embeddings, wherever in a window they will stand."""
         return [block.adaLN_modulation(c_BTD) for block in self._blocks()]
 
     def last(self, z_BTD: Tensor, modulations: list[Tensor]) -> Tensor:

@@ -14,9 +14,10 @@ from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split
 from phylatent.errors import UserError
 from phylatent.machine import cores
+from phylatent.models.latent import LatentModel
 from phylatent.planning.closed_loop import Start, Trajectory, follow, plan_and_execute
 from phylatent.planning.pairs import Pair, PairList, Rows, draw_pairs, rule_of
-from phylatent.planning.planner import Actions, LatentModel, Planner
+from phylatent.planning.planner import Actions, Planner
 from phylatent.processes import Tick, Work, run
 from phylatent.schema import PlanConfig, TaskSpec
 from phylatent.simulator import Simulator

@@ -8,7 +8,7 @@ import inspect
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,16 +17,9 @@ from torch import Tensor, nn
 
 from phylatent.draws import derive_seed
 from phylatent.errors import UserError
+from phylatent.models.latent import LatentModel
 from phylatent.planning.cem import cem
 from phylatent.schema import Normaliser, PlanConfig
-
-
-class LatentModel(Protocol):
-    """All that planning asks of a model. One whose `rollout` also takes `past_NhD` and `past_blocks_NhA` gets its history."""
-
-    def encode(self, frames: Any) -> Any: ...
-
-    def rollout(self, z_ND: Any, blocks_NkA: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
