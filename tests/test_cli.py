@@ -46,7 +46,7 @@ def test_version() -> None:
     assert phylatent("--version").stdout.strip() == f"phylatent {__version__}"
 
 
-@pytest.mark.parametrize("command", ["demo", "collect", "inspect", "train", "doctor"])
+@pytest.mark.parametrize("command", ["demo", "collect", "inspect", "train", "diagnose", "plan", "report", "doctor"])
 def test_help_has_an_example(command: str) -> None:
     done = phylatent(command, "--help")
     assert done.returncode == 0
@@ -78,6 +78,13 @@ def assert_user_mistake(done: subprocess.CompletedProcess, sentence: str) -> Non
         (["inspect", "nowhere.h5"], "nowhere.h5"),
         (["doctor", "task=tworooms"], "doctor takes out= only"),
         (["demo", "task=cube"], "demo runs lewm and phylatent on tworooms"),
+        (["demo", "quick=perhaps"], "quick=perhaps: expected true or false"),
+        (["diagnose"], "name what to judge"),
+        (["diagnose", "nowhere"], "not a run directory, not a model directory, and not a Hub id"),
+        (["plan", "nowhere", "task=cube"], "a model says itself what its task and variant are"),
+        (["report"], "name what to report on"),
+        (["report", "nowhere"], "there is no directory nowhere"),
+        (["report", "nowhere", "seed=1"], "report takes run directories, out= and title="),
         (["train", "devices=3", "DATA"], "cannot be shared evenly by devices=3"),
         (["train", "train.wandb=true", "DATA"], "pip install 'phylatent[wandb]'"),
         (["train", "out=/dev/null/run", "DATA"], "cannot write to /dev/null/run"),
@@ -163,13 +170,18 @@ def test_doctor(tmp_path: Path) -> None:
     assert {"Python", "device", "threads", "disk", "MuJoCo renderer", "versions"} <= findings.keys()
 
 
-def test_demo_does_not_do_a_stage_twice(tmp_path: Path) -> None:
+def test_demo_ends_with_a_report_and_does_not_do_a_stage_twice(tmp_path: Path) -> None:
     first = phylatent("demo", "preset=smoke", "train.steps=3", PHYLATENT_HOME=str(tmp_path))
     assert first.returncode == 0, first.stderr
-    assert "r2/x" in first.stdout
-    assert first.stdout.strip().endswith("comparison.json")
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.suffix in (".h5", ".safetensors", ".ckpt")}
-    assert kept
+    for shown in ("1/6 collect", "6/6 report", "invariance failures", "planning success", "for comparison: random"):
+        assert shown in first.stdout
+    page = tmp_path / "runs" / "demo-smoke" / "report.html"
+    assert first.stdout.strip().endswith(f"report: {page}")
+    assert "too short to compare" in page.read_text() or "not the real comparison" in page.read_text()
+    kept = {
+        path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.suffix in (".h5", ".safetensors", ".ckpt", ".npz")
+    }
+    assert len({path.suffix for path in kept}) == 4
     again = phylatent("demo", "preset=smoke", "train.steps=3", PHYLATENT_HOME=str(tmp_path))
     assert again.returncode == 0
     assert kept == {path: path.stat().st_mtime_ns for path in kept}

@@ -1,0 +1,150 @@
+"""`diagnose`, `plan` and `report` as a user calls them: records, what is not done twice, mistakes in one sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from phylatent import WorldModel
+from phylatent.data.readers import open_episodes
+from phylatent.errors import UserError
+from phylatent.judging import diagnose, plan, report
+from phylatent.subjects import judging_overrides, load_subject
+from phylatent.tasks.tworooms import TASK
+
+ROOT = Path(__file__).parents[1]
+SMALL = ["diagnose.workers=1", "plan.workers=1"]
+
+
+@pytest.fixture(scope="module")
+def run(uninterrupted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(uninterrupted, tmp_path_factory.mktemp("judged") / "a-run"))
+
+
+@pytest.fixture(scope="module")
+def judged(run: Path) -> Path:
+    diagnose([run], overrides=["workers=1"])
+    plan([run], overrides=["workers=1", "protocol=paper,moderate", "video=1"])
+    return run
+
+
+def test_records_say_which_model_data_and_list_they_are_about(judged, tworooms_data):
+    rates = json.loads((judged / "diagnostics" / "paper.json").read_text())
+    success = json.loads((judged / "planning" / "paper" / "result.json").read_text())
+    fingerprint = open_episodes(tworooms_data, TASK).fingerprint()
+    for record in (rates, success):
+        assert record["model"]["variant"] == "phylatent"
+        assert record["model"]["training_seed"] == 0
+        assert record["data"]["fingerprint"] == fingerprint
+        assert record["provenance"]["packages"]["phylatent"]
+    assert set(success["policies"]) == {"model", "random", "nothing", "expert"}
+    pairs = json.loads((judged / "planning" / "paper" / "pairs.json").read_text())
+    assert pairs["hash"] == success["pairs"]["hash"]
+
+
+def test_no_judged_episode_was_trained_on(judged):
+    split = WorldModel.from_pretrained(judged / "model").config.split
+    for protocol in ("paper", "moderate"):
+        record = json.loads((judged / "planning" / protocol / "result.json").read_text())
+        used = {episode["episode"] for episodes in record["episodes"].values() for episode in episodes}
+        assert used
+        assert used <= set(split["held_out"])
+        assert not used & set(split["train"])
+
+
+def test_videos_show_start_rollout_and_goal(judged):
+    from PIL import Image
+
+    (video,) = (judged / "planning" / "paper" / "videos").glob("*.webp")
+    with Image.open(video) as film:
+        assert film.n_frames > 2
+        assert film.width > 2.5 * film.height
+
+
+def test_a_second_call_measures_nothing_and_other_settings_overwrite_nothing(judged, monkeypatch):
+    before = {path: path.stat().st_mtime_ns for path in judged.rglob("*.json")}
+    monkeypatch.setattr("phylatent.judging.run_policies", None)
+    monkeypatch.setattr("phylatent.judging.diagnose_model", None)
+    assert plan([judged], overrides=["workers=1", "protocol=paper"])[0]["paper"]["policies"]["model"]["count"] == 3
+    assert diagnose([judged], overrides=["workers=2"])[0]["protocol"] == "paper"
+    with pytest.raises(UserError, match=r"other settings \(candidates\); nothing was overwritten"):
+        plan([judged], overrides=["candidates=17"])
+    with pytest.raises(UserError, match=r"other settings \(severity\)"):
+        diagnose([judged], overrides=["severity=2"])
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_a_report_of_it(judged, tmp_path):
+    page = report([judged], out=tmp_path)
+    assert page.stat().st_size > 100_000
+    assert list((tmp_path / "figures").glob("*.pdf"))
+
+
+def test_a_model_directory_and_another_place_for_the_records(run, tmp_path, tworooms_data):
+    alone = Path(shutil.copytree(run / "model", tmp_path / "published"))
+    overrides = ["workers=1", "policy=nothing", f"data={tworooms_data}"]
+    record = plan([alone], overrides=overrides, preset="smoke", out=tmp_path / "out")[0]["paper"]
+    assert list(record["policies"]) == ["nothing"]
+    assert (tmp_path / "out" / "planning" / "paper" / "result.json").is_file()
+    assert load_subject(str(run / "model")).directory == run, "a run's own model directory is that run"
+
+
+def test_models_that_do_not_share_their_held_out_episodes_are_not_compared(run, tmp_path):
+    other = Path(shutil.copytree(run, tmp_path / "other"))
+    config = json.loads((other / "model" / "config.json").read_text())
+    split = config["split"]
+    split["held_out"][0], split["train"][0] = split["train"][0], split["held_out"][0]
+    (other / "model" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="cannot be judged on the same ones"):
+        diagnose([run, other])
+
+
+def test_data_the_model_was_not_trained_on(run, tmp_path):
+    from phylatent import collect, compose
+
+    other = collect(compose(preset="smoke", overrides=["collect.seed=5", "collect.workers=1"]), out=tmp_path / "other.h5")
+    with pytest.raises(UserError, match="not the data this model was trained on"):
+        plan([run], overrides=[f"data={other}"])
+
+
+def test_mistakes_are_told_in_a_sentence(run, tmp_path):
+    with pytest.raises(UserError, match="name what to judge"):
+        diagnose([])
+    with pytest.raises(UserError, match="not a run directory, not a model directory, and not a Hub id"):
+        plan([tmp_path / "nowhere" / "at" / "all"])
+    with pytest.raises(UserError, match="neither a run directory"):
+        plan([tmp_path])
+    with pytest.raises(UserError, match="named twice"):
+        plan([run, run])
+    with pytest.raises(UserError, match="plan.protocol holds 'lenient'"):
+        plan([run], overrides=["protocol=lenient"])
+    with pytest.raises(UserError, match="plan.elites is 200, more than plan.candidates"):
+        plan([run], overrides=["elites=200"])
+    with pytest.raises(UserError, match=r"unknown key 'severty'; did you mean 'diagnose.severity'"):
+        diagnose([run], overrides=["severty=2"])
+    unfinished = Path(shutil.copytree(run, tmp_path / "unfinished"))
+    shutil.rmtree(unfinished / "model")
+    with pytest.raises(UserError, match="no exported model yet; finish its training: phylatent train out="):
+        diagnose([unfinished])
+    with pytest.raises(UserError, match="there is no directory"):
+        report([tmp_path / "nowhere"])
+
+
+def test_short_keys_belong_to_the_command():
+    given = judging_overrides(["protocol=paper,strict", "candidates=7", "data=x.h5", "plan.budget=9"], "plan", (4, 5))
+    expected = ["plan.protocol=[paper,strict]", "plan.candidates=7", "data=x.h5", "plan.budget=9", "plan.seeds=[4,5]"]
+    assert given == expected
+
+
+def test_the_planning_guide_s_loop_runs(run, tworooms_data, monkeypatch):
+    """As it stands there, with a run that exists and frames that were recorded."""
+    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "planning.md").read_text(), re.DOTALL)
+    script = script.replace("runs/tworooms-laptop-phylatent-seed0", str(run))
+    frames = open_episodes(tworooms_data, TASK).frames(range(30))
+    scope = {"frames": frames}
+    exec(script, scope)
+    assert scope["action"].shape == (2,)
