@@ -187,24 +187,23 @@ def test_demo_ends_with_a_report_and_does_not_do_a_stage_twice(tmp_path: Path) -
     assert kept == {path: path.stat().st_mtime_ns for path in kept}
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def blocks(language: str, page: str = "README.md") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
-def test_the_readmes_commands(tmp_path: Path) -> None:
-    """As they stand there, with the smoke preset put in the laptop's place; `make demo` and `make test` are CI's own."""
-    shown = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("phylatent ")]
-    assert len(shown) >= 5
+def test_the_commands_shown(tmp_path: Path) -> None:
+    """As they stand, with the smoke preset put in the laptop's place; `make demo` and `make test` are CI's own."""
+    pages = [block for page in ("README.md", "docs/planning.md") for block in blocks("bash", page)]
+    shown = [line for block in pages for line in block.splitlines() if line.startswith("phylatent ")]
+    assert len(shown) >= 10
     for line in shown:
         arguments = line.partition("#")[0].replace("laptop", "smoke").split()[1:]
-        if (
-            "preset=smoke" not in arguments
-            and arguments[0] in ("collect", "train", "demo", "inspect")
-            and "resume=true" not in arguments
-        ):
+        chosen = any(argument.startswith(("preset=", "resume=")) for argument in arguments)
+        if arguments[0] in ("collect", "train", "inspect") and not chosen:
             arguments.append("preset=smoke")
         done = phylatent(*arguments, cwd=tmp_path)
         assert done.returncode == 0, f"{line}\n{done.stderr}"
+    assert (tmp_path / "runs" / "with-videos" / "planning" / "paper" / "videos").is_dir()
     for script in blocks("python"):
         done = subprocess.run(
             [sys.executable, "-c", script.replace("laptop", "smoke")], capture_output=True, text=True, cwd=tmp_path

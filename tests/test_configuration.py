@@ -54,6 +54,8 @@ def test_the_paper_preset() -> None:
     assert (config.model.image_size, config.model.patch_size, config.model.width) == (224, 14, 192)
     assert (config.model.predictor_depth, config.model.predictor_heads, config.model.predictor_mlp) == (6, 16, 2048)
     assert (config.clip.frames, config.clip.stride, config.clip.context, config.clip.offset) == (4, 5, 3, 1)
+    assert config.objectives["pred"].stop_gradient, "the paper's equation"
+    assert not compose(preset="laptop").objectives["pred"].stop_gradient, "what was measured (docs/choices.md)"
 
 
 VARIANTS = {
@@ -76,10 +78,10 @@ def test_variants() -> None:
 
 
 def test_the_command_line_wins_and_types_are_checked() -> None:
-    config = compose(overrides=["train.lr=2e-3", "train.steps=null", "pred.stop_gradient=false", "data=a=b.h5"])
+    config = compose(overrides=["train.lr=2e-3", "train.steps=null", "pred.stop_gradient=true", "data=a=b.h5"])
     assert config.train.lr == 2e-3
     assert config.train.steps is None
-    assert config.objectives["pred"].stop_gradient is False
+    assert config.objectives["pred"].stop_gradient is True
     assert config.data == "a=b.h5"
     assert compose(overrides=["data=007"]).data == "007"
     with pytest.raises(FrozenInstanceError):

@@ -135,7 +135,8 @@ MOVES = {
 def test_which_inputs_an_objective_moves(name: str) -> None:
     """Both sides of every stop-gradient: what is detached gets nothing, everything else gets something."""
     margin = ["casc.margin_scale=100", "casc.max_margin=100"]  # so large that CASC is never satisfied
-    graph = awake(build(compose(preset="smoke", overrides=["model.dropout=0", *margin]))).train()
+    overrides = ["model.dropout=0", "pred.stop_gradient=true", *margin]
+    graph = awake(build(compose(preset="smoke", overrides=overrides))).train()
     seq = sequences(torch.float32, size=6)
     leaves = {
         "z": seq.z_BTD,

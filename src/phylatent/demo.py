@@ -145,7 +145,7 @@ def _show(results: Mapping[str, TrainResult], rates: list[Any], success: list[An
     table = Table(title="TwoRooms, held-out episodes, one training seed")
     table.add_column("")
     for variant in results:
-        table.add_column(variant, justify="right")
+        table.add_column(variant, justify="right", no_wrap=True)
     table.add_column("what it says")
     for name, meaning in (
         ("invariance", "appearance moves the latent more than a step does"),

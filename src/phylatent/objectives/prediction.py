@@ -20,7 +20,8 @@ def prediction(predicted: Tensor, future: Tensor, *, stop_gradient: bool = True)
 @dataclass(frozen=True)
 class PredictionSettings(TermSettings):
     weight: float = 1.0
-    stop_gradient: bool = True
+    stop_gradient: bool = False
+    """The paper's equation has it, and so has the preset `paper`; what it costs at laptop scale is in docs/choices.md."""
 
 
 class Prediction(Term):

@@ -109,6 +109,7 @@ def group(runs: Iterable[Run]) -> list[Method]:
     runs = list(runs)
     tasks, presets = ({value for run in runs if (value := getattr(run, name))} for name in ("task", "preset"))
     many_tasks, many_presets = len(tasks) > 1, len(presets) > 1
+    both = len({run.stop_gradient for run in runs}) > 1
     groups: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
     for run in runs:
         # An evaluation without its training does not say its preset: among runs of one preset that splits nothing.
@@ -116,7 +117,7 @@ def group(runs: Iterable[Run]) -> list[Method]:
 
     named: dict[str, list[Run]] = {}
     for (variant, stop_gradient, task, preset), members in groups.items():
-        label = variant if stop_gradient else f"{variant}, no stop-gradient"
+        label = variant + (f", {'' if stop_gradient else 'no '}stop-gradient" if both else "")
         label += f" · {task or 'unknown task'}" if many_tasks else ""
         label += f" · {preset or 'unknown preset'}" if many_presets else ""
         if max(Counter(run.seed for run in members).values()) > 1:
@@ -124,7 +125,7 @@ def group(runs: Iterable[Run]) -> list[Method]:
             named |= {f"{label} · {name}": [run] for name, run in zip(_names(members), members, strict=True)}
         else:
             named[label] = sorted(members, key=lambda run: (run.seed is None, run.seed or 0))
-    ordered = sorted(named.items(), key=lambda item: item[1][0].variant != REFERENCE)
+    ordered = sorted(named.items(), key=lambda item: (item[1][0].variant != REFERENCE, item[1][0].stop_gradient))
     colours = _colours([members[0] for _, members in ordered])
     return [
         Method(label, colour, SYMBOLS[index % len(SYMBOLS)], tuple(members))
@@ -141,7 +142,7 @@ def _names(runs: Sequence[Run]) -> list[str]:
 def _colours(firsts: Sequence[Run]) -> list[str]:
     chosen: list[str] = []
     for run in firsts:
-        own = FIXED.get(run.variant) if run.stop_gradient else None
+        own = FIXED.get(run.variant)
         free = [colour for colour in (own, *OTHERS) if colour and colour not in chosen]
         chosen.append(free[0] if free else OTHERS[-1])
     return chosen
@@ -150,4 +151,4 @@ def _colours(firsts: Sequence[Run]) -> list[str]:
 def reference_of(methods: Sequence[Method], task: str | None) -> Method | None:
     """What the others on this task are compared with: `lewm` where it is there, else the first."""
     same = [method for method in methods if method.task == task]
-    return next((method for method in same if method.is_reference and method.runs[0].stop_gradient), same[0] if same else None)
+    return next((method for method in same if method.is_reference), same[0] if same else None)
