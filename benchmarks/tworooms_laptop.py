@@ -88,19 +88,22 @@ def _read(directory: Path) -> dict[str, Any]:
 def _public(record: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in record.items() if key not in ("key", "settings")}
     kept["settings"] = {key: value for key, value in record["settings"].items() if key != "workers"}
-    kept["provenance"] = {key: record["provenance"][key] for key in ("created", "python", "packages")}
+    kept["provenance"] = {key: record["provenance"][key] for key in ("created", "python", "packages", "commit")}
     return kept
 
 
 def _average(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and sample deviation over training seeds; only what every seed has."""
+    """Mean and sample deviation over training seeds; None where one of them was not measured."""
+    assert len({r["diagnostics"]["sample"] for r in records if "diagnostics" in r}) <= 1, "other samples cannot be averaged"
     cells: dict[str, list[float]] = {}
     for rate in RATES:
         cells[rate] = [r["diagnostics"][rate]["rate"] for r in records if "diagnostics" in r]
     for protocol in PROTOCOLS:
         cells[protocol] = [r["planning"][protocol]["policies"]["model"]["rate"] for r in records if protocol in r["planning"]]
     return {
-        name: {"mean": float(np.mean(values)), "spread": spread(values), "per_seed": values} if values else None
+        name: {"mean": float(np.mean(values)), "spread": spread(values), "per_seed": values}
+        if len(values) == len(records) and None not in values
+        else None
         for name, values in cells.items()
     }
 
@@ -133,7 +136,8 @@ def _successes(record: dict[str, Any], protocol: str) -> list[bool]:
 
 
 def table(summary: dict[str, Any]) -> str:
-    lines = ["| | " + " | ".join((*RATES, *PROTOCOLS)) + " |", "|---" * 7 + "|"]
+    counted = [f"{p}, {summary['floors'][p].get('pairs', 0)} pairs" for p in PROTOCOLS]
+    lines = ["| | " + " | ".join((*RATES, *counted)) + " |", "|---" * 7 + "|"]
     for method, cells in summary["methods"].items():
         lines.append(f"| {method} | " + " | ".join(_cell(cells[name]) for name in (*RATES, *PROTOCOLS)) + " |")
     for policy in ("random", "nothing", "expert"):
@@ -143,7 +147,7 @@ def table(summary: dict[str, Any]) -> str:
 
 
 def _cell(cell: dict[str, Any] | None) -> str:
-    return "–" if cell is None else f"{100 * cell['mean']:.2f} ± {100 * (cell['spread'] or 0):.2f}"
+    return "–" if cell is None else f"{100 * cell['mean']:.2f} ± {100 * cell['spread']:.2f}"
 
 
 if __name__ == "__main__":

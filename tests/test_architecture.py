@@ -23,6 +23,7 @@ MAY = {
     "machine": BASE,
     "processes": BASE,
     "statistics": BASE,
+    "collapse": BASE,
     "simulator": BASE,
     "models": BASE | {"distributed", "draws"},
     "objectives": BASE | {"distributed", "draws", "models"},
@@ -30,9 +31,9 @@ MAY = {
     "data": BASE | {"records", "draws", "simulator", "tasks", "processes"},
     "training": BASE
     | {"records", "distributed", "draws", "tasks", "models", "objectives", "composition", "data", "machine", "diagnostics"},
-    "diagnostics": BASE | {"draws", "simulator", "data", "models", "processes", "machine", "statistics", "records"},
+    "diagnostics": BASE | {"draws", "simulator", "data", "models", "processes", "machine", "statistics", "records", "collapse"},
     "planning": BASE | {"draws", "simulator", "data", "models", "processes", "machine", "statistics", "records"},
-    "report": BASE | {"records", "statistics"},
+    "report": BASE | {"records", "statistics", "collapse"},
 }
 TOP = {"cli", "request", "collection", "subjects", "judging", "tables", "demo", "doctor", "__init__", "__main__"}
 

@@ -83,7 +83,7 @@ def assert_user_mistake(done: subprocess.CompletedProcess, sentence: str) -> Non
         (["diagnose", "nowhere"], "not a run directory, not a model directory, and not a Hub id"),
         (["plan", "nowhere", "task=cube"], "a model says itself what its task and variant are"),
         (["report"], "name what to report on"),
-        (["report", "nowhere"], "there is no directory nowhere"),
+        (["report", "nowhere"], "there are no records of nowhere"),
         (["report", "nowhere", "seed=1"], "report takes run directories, out= and title="),
         (["train", "devices=3", "DATA"], "cannot be shared evenly by devices=3"),
         (["train", "train.wandb=true", "DATA"], "pip install 'phylatent[wandb]'"),

@@ -154,13 +154,14 @@ def test_an_encoder_that_ignores_one_coordinate_folds_far_states(sample: Sample)
         (Changed(lambda z: z * 0 + 3), "constant"),
         (Changed(lambda z: z + torch.randn_like(z)), "not repeatable"),
         (Changed(lambda z: (z - z.mean(0)) * torch.arange(len(z))[:, None]), "not repeatable"),
+        (Changed(lambda z: z, lambda z: z + 100 * torch.randn_like(z)), "not repeatable"),
     ],
-    ids=["nan", "nan ahead", "constant", "noise", "depends on its batch"],
+    ids=["nan", "nan ahead", "constant", "noise", "depends on its batch", "noise ahead"],
 )
 def test_a_model_that_cannot_be_judged_has_no_rates(model: Any, status: str, sample: Sample, tmp_path: Path) -> None:
     found = diagnose(model, sample)
     assert found.record["health"]["status"] == status
-    assert found.record["health"]["sentence"].endswith(("counted", "batch?"))
+    assert found.record["health"]["sentence"].endswith(("counted", "batch?", "rollout?"))
     saved = json.loads(save(found, tmp_path, {}).read_text())
     for section in ("invariance", "identifiability", "counterfactual"):
         assert saved[section]["rate"] is None

@@ -120,9 +120,9 @@ def test_mistakes_are_told_in_a_sentence(run, tmp_path):
         plan([tmp_path])
     with pytest.raises(UserError, match="named twice"):
         plan([run, run])
-    with pytest.raises(UserError, match="plan.protocol holds 'lenient'"):
+    with pytest.raises(UserError, match=r"plan.protocol holds 'lenient'"):
         plan([run], overrides=["protocol=lenient"])
-    with pytest.raises(UserError, match="plan.elites is 200, more than plan.candidates"):
+    with pytest.raises(UserError, match=r"plan.elites is 200, more than plan.candidates"):
         plan([run], overrides=["elites=200"])
     with pytest.raises(UserError, match=r"unknown key 'severty'; did you mean 'diagnose.severity'"):
         diagnose([run], overrides=["severty=2"])
@@ -130,8 +130,44 @@ def test_mistakes_are_told_in_a_sentence(run, tmp_path):
     shutil.rmtree(unfinished / "model")
     with pytest.raises(UserError, match="no exported model yet; finish its training: phylatent train out="):
         diagnose([unfinished])
-    with pytest.raises(UserError, match="there is no directory"):
+    with pytest.raises(UserError, match="there are no records of"):
         report([tmp_path / "nowhere"])
+
+
+@pytest.mark.parametrize("key", ["train.steps=5", "split.held_out=0.5", "diagnose.states=3", "plan.every=1"])
+def test_a_key_that_would_do_nothing_is_refused(run, key):
+    with pytest.raises(UserError, match=r"does nothing here|unknown key"):
+        plan([run], overrides=[key])
+
+
+def test_a_protocol_added_later_leaves_the_others_alone(judged):
+    before = (judged / "planning" / "paper" / "result.json").stat().st_mtime_ns
+    (judged / "planning" / "moderate").rename(judged / "planning" / "away")
+    plan([judged], overrides=["workers=1", "protocol=paper,moderate"])
+    assert (judged / "planning" / "paper" / "result.json").stat().st_mtime_ns == before
+    assert (judged / "planning" / "moderate" / "result.json").is_file()
+
+
+def test_what_a_record_lacks_is_told(run, judged, tmp_path):
+    plan([run], overrides=["workers=1", "policy=nothing"], out=tmp_path)
+    with pytest.raises(UserError, match="measured without policy random; nothing was overwritten"):
+        plan([run], overrides=["policy=random,nothing"], out=tmp_path)
+    with pytest.raises(UserError, match="measured without videos"):
+        plan([run], overrides=["policy=nothing", "video=2"], out=tmp_path)
+
+
+def test_a_list_can_be_handed_in(run, judged, tmp_path):
+    kept = judged / "planning" / "paper" / "pairs.json"
+    again = plan([run], overrides=["workers=1", "policy=nothing", f"list={kept}", "seeds=7"], out=tmp_path)[0]["paper"]
+    assert again["pairs"]["hash"] == json.loads(kept.read_text())["hash"]
+    with pytest.raises(UserError, match="is a list for tworooms, protocol paper"):
+        plan([run], overrides=["protocol=moderate", f"list={kept}"], out=tmp_path / "other")
+
+
+def test_records_elsewhere_bring_what_the_run_says_of_its_training(run, judged, tmp_path):
+    plan([run], overrides=["workers=1", "policy=nothing"], out=tmp_path / "records")
+    page = report([tmp_path / "records"], out=tmp_path / "page")
+    assert "effective rank" in page.read_text().lower()
 
 
 def test_short_keys_belong_to_the_command():

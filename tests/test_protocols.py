@@ -82,6 +82,13 @@ def test_a_disk_cannot_cut_the_door_s_corner():
     assert y == pytest.approx(64, abs=1e-3)
 
 
+def test_a_slide_is_not_undone_by_the_next():
+    """Blocked across the door's corner: along x the way is free to the end, and the little that is left of y is not."""
+    x, y = step((107.83, 42.07), (103.32, 41.46))
+    assert x == pytest.approx(103.32, abs=1e-3)
+    assert y <= 42.07
+
+
 def test_every_step_ends_clear_of_the_wall():
     rng = np.random.default_rng(0)
     here = np.array([95.0, 49.0])

@@ -193,7 +193,7 @@ def test_a_change_within_the_intervals_is_said_to_be(tmp_path: Path) -> None:
         path.write_text(json.dumps(record))
     methods = read_methods(same)
     assert compare_diagnostics(methods)[0].overlap
-    assert "5 % fewer invariance failures (20.0 % → 19.0 %, intervals overlap)" in " ".join(verdict(methods))
+    assert "5 % fewer invariance failures (20.0 % → 19.0 %, ranges overlap)" in " ".join(verdict(methods))
 
 
 def test_drawn_points_are_the_records(two: list[Path]) -> None:

@@ -42,7 +42,8 @@ def compose(
     spec = get_task(task)
     layers: list[Mapping[str, Any]] = [
         {"task": task, "preset": preset, "variant": variant},
-        {"collect": {"steps": spec.episode_steps}, **spec.objectives, **spec.settings},
+        {"collect": {"steps": spec.episode_steps}, **spec.objectives},
+        spec.settings,
         _shipped("preset", preset),
         spec.presets.get(preset, {}),
         _shipped("variant", variant),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from phylatent.diagnostics.diagnose import diagnose_model, save
 from phylatent.diagnostics.drawing import draw_samples
-from phylatent.errors import UserError
+from phylatent.errors import PhylatentError, UserError
 from phylatent.machine import resolve_device
 from phylatent.planning.closed_loop import Trajectory
 from phylatent.planning.evaluate import Course, lay_out, run_policies
@@ -25,10 +27,11 @@ from phylatent.planning.planner import Planner
 from phylatent.planning.record import outcomes, summarise
 from phylatent.records import atomic, home, provenance, write_json
 from phylatent.schema import DiagnoseConfig, PlanConfig
-from phylatent.subjects import Subject, judging_overrides, load_subject
+from phylatent.subjects import Subject, judging_overrides, load_subject, records_of
 from phylatent.tables import show_rates, show_success
 
 Sources = Sequence[str | Path]
+TRAINING_FILES = ("config.yaml", "train.csv", "validation.csv", "result.json")
 Tell = Callable[[str, int, int], None]
 FREE = ("workers", "chunk", "every", "filmstrips", "video", "protocol", "policy")
 """Settings that change no number in a record of one protocol."""
@@ -59,6 +62,7 @@ def diagnose(
             with _progress(console, f"diagnose {subject.name}") as tell:
                 sample = sample or draw_samples(**held, progress=tell)
                 diagnosis = diagnose_model(subject.model, **held, sample=sample, progress=tell)
+            _bring_training(subject)
             save(diagnosis, path.parent, {"model": subject.facts, "key": key, "quick": quick, "provenance": provenance()})
         records.append(json.loads(path.read_text()))
     if tables:
@@ -81,23 +85,27 @@ def plan(
     console = console or Console(quiet=True)
     subjects = _subjects(sources, judging_overrides(overrides, "plan", seeds), preset, out)
     settings = subjects[0].config.plan
-    floors: dict[str, list[Trajectory]] = {}
+    shared: dict[tuple[str, ...], dict[str, list[Trajectory]]] = {}
     records = []
     for subject in subjects:
         folders = {protocol: subject.directory / "planning" / protocol for protocol in settings.protocol}
         key = _key(subject, settings)
-        done = [_is_done(folder / "result.json", key, console) for folder in folders.values()]
-        if not all(done):
-            course = lay_out(subject.task, subject.episodes, subject.split, settings, subject.model.config.clip.stride)
-            floors |= _run(course, subject, [name for name in course.settings.policy if name not in floors], console)
-            for protocol, folder in folders.items():
-                record = summarise(course, protocol, floors)
+        missing = tuple(p for p, folder in folders.items() if not _is_planned(folder, key, settings, console))
+        if missing:
+            chosen = replace(settings, protocol=missing)
+            course = lay_out(subject.task, subject.episodes, subject.split, chosen, subject.model.config.clip.stride)
+            # What needs no model is the same for every model on this course.
+            results = dict(shared.get(missing, {}))
+            results |= _run(course, subject, [name for name in course.settings.policy if name not in results], console)
+            shared[missing] = {name: found for name, found in results.items() if name != "model"}
+            _bring_training(subject)
+            for protocol in missing:
+                record = summarise(course, protocol, results)
                 extra = {"model": subject.facts, "key": key, "quick": quick, "provenance": provenance()}
                 record["data"]["name"] = subject.episodes.path.name
-                _write_films(course, protocol, floors.get("model"), subject, folder)
-                course.lists[protocol].save(folder / "pairs.json")
-                write_json(folder / "result.json", record | extra)
-            floors.pop("model", None)
+                _write_films(course, protocol, results.get("model"), subject, folders[protocol])
+                course.lists[protocol].save(folders[protocol] / "pairs.json")
+                write_json(folders[protocol] / "result.json", record | extra)
         records.append({p: json.loads((folder / "result.json").read_text()) for p, folder in folders.items()})
     if tables:
         show_success(records, console)
@@ -108,12 +116,10 @@ def report(sources: Sources, *, out: Path | None = None, title: str | None = Non
     """One self-contained page about one or several runs; returns its path."""
     from phylatent.report.page import make_report
 
-    directories = [Path(source).expanduser() for source in sources]
-    for directory in directories:
+    directories = [records_of(source) for source in sources]
+    for source, directory in zip(sources, directories, strict=True):
         if not directory.is_dir():
-            raise UserError(
-                f"there is no directory {directory}; report takes run directories, or those that diagnose and plan wrote"
-            )
+            raise UserError(f"there are no records of {source}; report takes runs, or what diagnose and plan wrote")
     names = "-".join(dict.fromkeys(directory.resolve().name for directory in directories))[:80]
     page = make_report(directories, out or home() / "runs" / f"report-{names}", title=title)
     if console is not None:
@@ -137,19 +143,32 @@ def _subjects(sources: Sources, overrides: Sequence[str], preset: str | None, ou
     return subjects
 
 
+def _bring_training(subject: Subject) -> None:
+    """Records elsewhere than in the run come with what the run says of its training, so that a report can show it."""
+    if subject.run is None or subject.run.resolve() == subject.directory.resolve():
+        return
+    for name in TRAINING_FILES:
+        target = subject.directory / "training" / name
+        if (subject.run / name).is_file() and not target.exists():
+            with atomic(target) as temporary:
+                shutil.copyfile(subject.run / name, temporary)
+
+
 def _check_comparable(first: Subject, other: Subject) -> None:
     same = first.task.name == other.task.name and first.split == other.split
+    same = same and first.model.config.clip == other.model.config.clip
     if not same or first.episodes.fingerprint() != other.episodes.fingerprint():
         raise UserError(
-            f"{other.name} and {first.name} do not share their task, data and held-out episodes, so they cannot be judged "
-            "on the same ones; call the command once for each"
+            f"{other.name} and {first.name} do not share their task, data, clips and held-out episodes, so they cannot be "
+            "judged on the same ones; call the command once for each"
         )
 
 
 def _key(subject: Subject, settings: DiagnoseConfig | PlanConfig) -> dict[str, Any]:
     """What decides a record's numbers: where it is unchanged, the record stands."""
     decisive = {name: value for name, value in asdict(settings).items() if name not in FREE}
-    facts = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "held_out": subject.split.seed}
+    held_out = hashlib.sha256(repr(subject.split.held_out).encode()).hexdigest()
+    facts = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "held_out": held_out}
     return json.loads(json.dumps(decisive | facts))
 
 
@@ -167,6 +186,18 @@ def _is_done(path: Path, key: Mapping[str, Any], console: Console) -> bool:
     return True
 
 
+def _is_planned(folder: Path, key: Mapping[str, Any], settings: PlanConfig, console: Console) -> bool:
+    """Whether all that is asked for is there; a record that has less is neither overwritten nor passed off as it."""
+    if not _is_done(folder / "result.json", key, console):
+        return False
+    has = json.loads((folder / "result.json").read_text())["policies"]
+    lacking = [name for name in settings.policy if name not in has and name != "expert"]
+    if lacking or (settings.video and not (folder / "videos").is_dir()):
+        what = f"policy {', '.join(lacking)}" if lacking else "videos"
+        raise UserError(f"{folder} was measured without {what}; nothing was overwritten: give out= another directory")
+    return True
+
+
 def _run(course: Course, subject: Subject, policies: Sequence[str], console: Console) -> dict[str, list[Trajectory]]:
     total, done = len(policies) * len(course.starts), 0
     with _progress(console, f"plan {subject.name}") as tell:
@@ -178,7 +209,10 @@ def _run(course: Course, subject: Subject, policies: Sequence[str], console: Con
 
         tell("episodes", 0, total)
         model = subject.model if "model" in policies else None
-        return run_policies(policies, course, model=model, on_episode=on_episode)
+        try:
+            return run_policies(policies, course, model=model, on_episode=on_episode)
+        except PhylatentError as error:
+            raise type(error)(f"{subject.name}: {error}; what was measured before it is kept") from error
 
 
 def _write_films(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from phylatent.composition import compose, load_config
+from phylatent.composition import compose, known_keys, load_config
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, split_episodes
 from phylatent.errors import PhylatentError, UserError
@@ -22,6 +22,8 @@ from phylatent.training.directory import CONFIG
 MODEL = "model"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 SECTIONS = {"diagnose": DiagnoseConfig, "plan": PlanConfig}
+BESIDE = ("data", "device")
+"""Keys that mean something to every judging command."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Subject:
 
     name: str
     directory: Path
+    run: Path | None
+    """The training that it came from, where that is at hand."""
     model: WorldModel
     config: Config
     """Task, preset and variant it was trained with; sections for judging as the command asked."""
@@ -56,7 +60,7 @@ class Subject:
 
 def load_subject(source: str, *, overrides: Sequence[str] = (), preset: str | None = None, out: Path | None = None) -> Subject:
     place = Path(source).expanduser()
-    run = _run_directory(place)
+    run = run_directory(place)
     model = _load_model(source, place, run)
     trained = _trained(model)
     if model.config.task is None:
@@ -73,7 +77,8 @@ def load_subject(source: str, *, overrides: Sequence[str] = (), preset: str | No
     name = run.name if run else place.name
     return Subject(
         name=name,
-        directory=out or run or home() / "runs" / f"judged-{name}",
+        directory=out or run or judged_directory(name),
+        run=run,
         model=model.eval(),
         config=config,
         task=task,
@@ -83,8 +88,11 @@ def load_subject(source: str, *, overrides: Sequence[str] = (), preset: str | No
 
 
 def judging_overrides(overrides: Sequence[str], section: str, seeds: Sequence[int]) -> list[str]:
-    """`protocol=strict,paper` on the command line of `plan` means `plan.protocol=[strict,paper]`; `seed=` its seeds."""
-    names = {entry.name: str(entry.type).startswith("tuple") for entry in fields(SECTIONS[section])}
+    """`protocol=strict,paper` on the command line of `plan` means `plan.protocol=[strict,paper]`; `seed=` its seeds.
+
+    Settings of anything else would do nothing here, so they are refused.
+    """
+    names = {entry.name: str(entry.type).startswith("tuple") for entry in fields(SECTIONS[section]) if entry.name != "every"}
     given = list(overrides)
     if seeds:
         given.append(f"seeds={','.join(map(str, seeds))}")
@@ -95,8 +103,26 @@ def judging_overrides(overrides: Sequence[str], section: str, seeds: Sequence[in
         if short in names:
             value = f"[{value.strip('[]')}]" if names[short] else value
             override = f"{section}.{short}={value}"
+        elif key not in BESIDE and key in known_keys():
+            raise UserError(
+                f"{key} does nothing here: {section} takes {', '.join(BESIDE)} and its own settings ({', '.join(names)})"
+            )
         found.append(override)
     return found
+
+
+def judged_directory(name: str) -> Path:
+    """Where the records of a model without a run directory go."""
+    return home() / "runs" / f"judged-{name}"
+
+
+def records_of(source: str | Path) -> Path:
+    """The directory that holds the records about a source: its own, its run's, or where judging put them."""
+    place = Path(source).expanduser()
+    run = run_directory(place)
+    if run is not None or (place.is_dir() and not (place / "config.json").is_file()):
+        return run or place
+    return judged_directory(place.name)
 
 
 def weights_hash(model: WorldModel) -> str:
@@ -107,7 +133,7 @@ def weights_hash(model: WorldModel) -> str:
     return digest.hexdigest()
 
 
-def _run_directory(place: Path) -> Path | None:
+def run_directory(place: Path) -> Path | None:
     """The run that a directory is, or belongs to."""
     if (place / CONFIG).is_file():
         return place

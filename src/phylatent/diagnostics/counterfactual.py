@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from phylatent.collapse import counterfactual_failures, separation
 from phylatent.diagnostics.branches import Branches
 from phylatent.diagnostics.coordinates import Coordinates
 from phylatent.diagnostics.rates import Measured, count
@@ -15,27 +16,8 @@ from phylatent.diagnostics.samples import Held
 from phylatent.diagnostics.subject import encode, predict
 from phylatent.models.latent import LatentModel
 
-KEPT = 0.5
-"""A prediction must keep this share of the real separation."""
 APART = 0.1
 """Eligible: real ends that differ by this much, in z-scored physical distance."""
-EPSILON = 1e-8
-
-
-def separation(ends_MbKD: np.ndarray) -> np.ndarray:
-    """d_true and d_pred of eq:counterfactual_diagnostic: ‖z⁽ⁱ⁾ − z⁽ʲ⁾‖₂ of the two branches, float64 [M, K]."""
-    assert ends_MbKD.shape[1] == 2, "two branches"
-    return np.linalg.norm(ends_MbKD[:, 0].astype(np.float64) - ends_MbKD[:, 1].astype(np.float64), axis=-1)
-
-
-def separation_ratio(d_pred: np.ndarray, d_true: np.ndarray, *, epsilon: float = EPSILON) -> np.ndarray:
-    """r_cf of eq:counterfactual_diagnostic."""
-    return d_pred / (d_true + epsilon)
-
-
-def counterfactual_failures(d_pred: np.ndarray, d_true: np.ndarray, *, kept: float = KEPT) -> np.ndarray:
-    """C_cf of eq:counterfactual_diagnostic: r_cf < 0.5."""
-    return separation_ratio(d_pred, d_true) < kept
 
 
 def measure(

@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from phylatent.collapse import Collisions, collisions
 from phylatent.diagnostics.coordinates import Coordinates
 from phylatent.diagnostics.rates import Counts, Measured, count_pairs
 from phylatent.diagnostics.samples import Held, Pairs
@@ -17,17 +16,7 @@ from phylatent.models.latent import LatentModel
 Q_PHYS, Q_LAT = 75, 10
 THRESHOLDS = tuple((q_phys, q_lat) for q_phys in (70, 75, 80) for q_lat in (5, 10, 15))
 """tab:threshold_sensitivity."""
-EPSILON = 1e-8
 PAIRS_AT_ONCE = 20_000
-
-
-@dataclass(frozen=True, eq=False)
-class Collisions:
-    far: np.ndarray
-    """bool [P]: d_phys > τ_phys. A failure is one of these."""
-    failed: np.ndarray
-    tau_phys: float
-    tau_lat: float
 
 
 def pair_distances(points_FD: np.ndarray, first_P: np.ndarray, second_P: np.ndarray) -> np.ndarray:
@@ -35,24 +24,6 @@ def pair_distances(points_FD: np.ndarray, first_P: np.ndarray, second_P: np.ndar
     points = points_FD.astype(np.float64)
     chunks = (slice(start, start + PAIRS_AT_ONCE) for start in range(0, len(first_P), PAIRS_AT_ONCE))
     return np.concatenate([np.linalg.norm(points[first_P[c]] - points[second_P[c]], axis=1) for c in chunks])
-
-
-def collisions(d_phys: np.ndarray, d_lat: np.ndarray, *, q_phys: float, q_lat: float) -> Collisions:
-    """C_id of eq:identifiability_diagnostic: d_phys > Q_phys ∧ d_lat < Q_lat, of these pairs' own percentiles.
-
-    Latents that coincide are near each other whatever the percentile: otherwise an encoder that folds a tenth of all pairs onto
-    one point would make τ_lat 0, and pass without a failure.
-    """
-    tau_phys, tau_lat = float(np.percentile(d_phys, q_phys)), float(np.percentile(d_lat, q_lat))
-    far = d_phys > tau_phys
-    return Collisions(far, far & ((d_lat < tau_lat) | (d_lat == 0)), tau_phys, tau_lat)
-
-
-def collision_ratio(
-    d_phys: np.ndarray, d_lat: np.ndarray, *, tau_phys: float, tau_lat: float, epsilon: float = EPSILON
-) -> np.ndarray:
-    """r_id of eq:identifiability_ratio: how severe a collision is, for drawing it."""
-    return (d_phys / (tau_phys + epsilon)) / (d_lat / (tau_lat + epsilon) + epsilon)
 
 
 def threshold_name(q_phys: float, q_lat: float) -> str:

@@ -6,29 +6,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from phylatent.collapse import displacement, invariance_failures
 from phylatent.diagnostics.perturbations import perturb
 from phylatent.diagnostics.rates import Measured, count
 from phylatent.diagnostics.samples import Held, States
 from phylatent.diagnostics.subject import encode
 from phylatent.models.latent import LatentModel
 from phylatent.schema import PERTURBATIONS
-
-EPSILON = 1e-8
-
-
-def displacement(z_ND: np.ndarray, other_ND: np.ndarray) -> np.ndarray:
-    """d_nuis and d_state of eq:invariance_diagnostic: ‖z − z'‖₂, float64 [N]."""
-    return np.linalg.norm(z_ND.astype(np.float64) - other_ND.astype(np.float64), axis=-1)
-
-
-def invariance_ratio(d_nuis: np.ndarray, d_state: np.ndarray, *, epsilon: float = EPSILON) -> np.ndarray:
-    """r_inv of eq:invariance_diagnostic."""
-    return np.log10((d_nuis + epsilon) / (d_state + epsilon))
-
-
-def invariance_failures(d_nuis: np.ndarray, d_state: np.ndarray) -> np.ndarray:
-    """C_inv of eq:invariance_diagnostic, the same as r_inv > 0."""
-    return d_nuis > d_state
 
 
 def measure(model: LatentModel, states: States, held: Held, *, severity: float, seed: int) -> Measured:

@@ -105,5 +105,12 @@ def check_health(model: LatentModel, read: Reader, rows_N: np.ndarray, windows_N
             f"the same frames encoded twice differ by {change / spread:.0%} of the latents' spread, so nothing is counted; "
             "is there noise in the encoder, or does it normalise over the batch?",
         )
-    predict(model, read, rows_N[: len(windows_NbkA)], windows_NbkA)
+    futures = [predict(model, read, rows_N[: len(windows_NbkA)], windows_NbkA).astype(np.float64) for _ in range(2)]
+    change = float(np.sqrt(np.square(futures[1] - futures[0]).sum(axis=-1).mean()))
+    if change > REPEATABLE * spread:
+        raise Unfit(
+            "not repeatable",
+            f"the same futures predicted twice differ by {change / spread:.0%} of the latents' spread, so nothing is counted; "
+            "is there noise in the rollout?",
+        )
     return Health()

@@ -159,12 +159,7 @@ def _look(planner: Planner, stage: Stage, frames: Sequence[tuple[np.ndarray, np.
     """Encode what was seen; all but the last frame join the past."""
     *before, stage.now = planner.encode(np.stack([frame for frame, _ in frames]))
     stage.past += [(z, block) for z, (_, block) in zip(before, frames, strict=False) if block is not None]
-    stage.past = stage.past[max(0, len(stage.past) - _frames_before(planner)) :]
-
-
-def _frames_before(planner: Planner) -> int:
-    """How many frames before the present one a plan may see."""
-    return planner.settings.context - 1 if planner.takes_history else 0
+    stage.past = stage.past[max(0, len(stage.past) - planner.frames_before) :]
 
 
 def _plan_once(planner: Planner, stages: Sequence[Stage], goal_PD: Tensor) -> None:
@@ -178,11 +173,11 @@ def _plan_once(planner: Planner, stages: Sequence[Stage], goal_PD: Tensor) -> No
     blocks = found.blocks_PkA[:, : planner.settings.receding].cpu().numpy()
     for index, stage in enumerate(stages):
         step = stage.steps
-        if len(blocks[index]) <= _frames_before(planner):  # a short plan: what was seen before it still counts
+        if len(blocks[index]) <= planner.frames_before:  # a short plan: what was seen before it still counts
             stage.past.append((stage.now, blocks[index, 0]))
         else:
             stage.past = []
-        _look(planner, stage, stage.execute(blocks[index], _frames_before(planner)))
+        _look(planner, stage, stage.execute(blocks[index], planner.frames_before))
         executed = -(-(stage.steps - step) // stage.stride)
         imagined = found.imagined_PkD[index]
         stage.trajectory.planning_seconds += seconds

@@ -16,7 +16,7 @@ from phylatent.errors import UserError
 from phylatent.machine import cores
 from phylatent.models.latent import LatentModel
 from phylatent.planning.closed_loop import Start, Trajectory, follow, plan_and_execute
-from phylatent.planning.pairs import Pair, PairList, Rows, draw_pairs, rule_of
+from phylatent.planning.pairs import Pair, PairList, Rows, make_list, rule_of
 from phylatent.planning.planner import Actions, Planner
 from phylatent.processes import Tick, Work, run
 from phylatent.schema import PlanConfig, TaskSpec
@@ -61,7 +61,7 @@ def lay_out(task: TaskSpec, episodes: Episodes, split: Split, settings: PlanConf
 
     A pair that several lists share under the same physics is run once.
     """
-    lists = {protocol: draw_pairs(task, episodes, split, protocol, settings) for protocol in settings.protocol}
+    lists = {protocol: make_list(task, episodes, split, protocol, settings) for protocol in settings.protocol}
     if stride % episodes.frame_stride:
         raise UserError(f"the model's blocks of {stride} steps are no multiple of the data's stride {episodes.frame_stride}")
     if "expert" in settings.policy and task.expert is None:

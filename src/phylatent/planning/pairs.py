@@ -83,6 +83,21 @@ def rule_of(task: TaskSpec, protocol: str) -> Rule:
     return task.rules[protocol]
 
 
+def make_list(task: TaskSpec, episodes: Episodes, split: Split, protocol: str, settings: PlanConfig) -> PairList:
+    """The list to run: the one that `plan.list` names, checked against this data and split, or a drawn one."""
+    if settings.list is None:
+        return draw_pairs(task, episodes, split, protocol, settings)
+    found = PairList.load(Path(settings.list).expanduser())
+    if (found.task, found.protocol, found.data) != (task.name, protocol, episodes.fingerprint()):
+        raise UserError(
+            f"{settings.list} is a list for {found.task}, protocol {found.protocol}, of another data file or for another "
+            f"protocol than the {task.name} data and protocol {protocol!r} asked for here"
+        )
+    if not {pair.episode for pair in found.pairs} <= set(split.held_out):
+        raise UserError(f"{settings.list} holds episodes that this model was trained on")
+    return found
+
+
 def draw_pairs(task: TaskSpec, episodes: Episodes, split: Split, protocol: str, settings: PlanConfig) -> PairList:
     """For each evaluation seed, `pairs` distinct starts in random order, those the protocol does not ask for left out.
 

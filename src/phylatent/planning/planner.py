@@ -71,8 +71,6 @@ class Found:
     """Raw actions."""
     imagined_PkD: Tensor
     """Where the model expects to be after each block."""
-    cost_P: Tensor
-    """Squared distance of the last imagined latent to the goal's."""
 
 
 class Planner:
@@ -94,6 +92,11 @@ class Planner:
         if isinstance(model, nn.Module):
             model.eval()
         self.reset()
+
+    @property
+    def frames_before(self) -> int:
+        """How many frames before the present one a plan may see."""
+        return self.settings.context - 1 if self.takes_history else 0
 
     def reset(self) -> None:
         """Forget what was seen and planned: call it between episodes."""
@@ -151,8 +154,7 @@ class Planner:
             generators=generators,
         )
         blocks = self.actions.raw(mean)
-        imagined = self.imagine(z_PD, blocks, history)
-        return Found(blocks, imagined, (imagined[:, -1] - goal_PD).square().sum(-1))
+        return Found(blocks, self.imagine(z_PD, blocks, history))
 
     def generator(self, *name: object) -> torch.Generator:
         return torch.Generator(self.device).manual_seed(derive_seed(self.seed, "cem", *name))
@@ -160,14 +162,15 @@ class Planner:
     def act(self, observation: np.ndarray, goal: np.ndarray) -> np.ndarray:
         """The next raw action [action dim]; plans anew when the last plan is used up, or the goal is another one."""
         observation, goal = np.asarray(observation), np.asarray(goal)
+        if len(self._taken) == self.actions.stride:
+            self._past.append((self._block_frame, np.concatenate(self._taken)))
+            self._past = self._past[max(0, len(self._past) - self.frames_before) :]
+            self._taken = []
         if self._goal is None or not np.array_equal(self._goal[0], goal):
             self._goal = (goal.copy(), self.encode(goal[None]))
             self._queue.clear()
             if self._taken:  # in the middle of a block: what came before no longer lies at block spacing
                 self._past, self._taken = [], []
-        if len(self._taken) == self.actions.stride:
-            self._past = [*self._past, (self._block_frame, np.concatenate(self._taken))][-(self.settings.context - 1) :]
-            self._taken = []
         if not self._taken:
             self._block_frame = observation.copy()
         if not self._queue:
@@ -177,11 +180,10 @@ class Planner:
         return action
 
     def _plan(self, observation: np.ndarray, goal_PD: Tensor) -> np.ndarray:
-        past = self._past if self.settings.context > 1 else []
-        *before, now = self.encode(np.stack([*(frame for frame, _ in past), observation])).split(1)
+        *before, now = self.encode(np.stack([*(frame for frame, _ in self._past), observation])).split(1)
         history = None
         if before:
-            blocks = torch.as_tensor(np.stack([block for _, block in past]), dtype=torch.float32, device=self.device)
+            blocks = torch.as_tensor(np.stack([block for _, block in self._past]), dtype=torch.float32, device=self.device)
             history = History(torch.cat(before)[None], blocks[None])
         found = self.search(now, goal_PD, [self.generator("act", self._plans)], history)
         self._plans += 1

@@ -35,6 +35,8 @@ def summarise(course: Course, protocol: str, results: Mapping[str, Sequence[Traj
             imagined = imagination(mine, [outcome.success for outcome in scored])
     return {
         "protocol": protocol,
+        "rule": rule_of(course.task, protocol).meaning,
+        "notes": _notes(course, protocol),
         "settings": asdict(course.settings),
         "pairs": {
             "file": "pairs.json",
@@ -50,6 +52,20 @@ def summarise(course: Course, protocol: str, results: Mapping[str, Sequence[Traj
         "imagination": imagined,
         "episodes": episodes,
     }
+
+
+def _notes(course: Course, protocol: str) -> list[str]:
+    """What a reader must know about the list."""
+    pairs, settings = course.lists[protocol].pairs, course.settings
+    notes = []
+    if settings.list is None and len(pairs) < settings.pairs * len(settings.seeds):
+        notes.append(
+            f"the held-out episodes have only {len(pairs)} of the {settings.pairs * len(settings.seeds)} pairs asked for"
+        )
+    repeated = len(pairs) - len({(pair.episode, pair.start) for pair in pairs})
+    if repeated:
+        notes.append(f"{repeated} of {len(pairs)} pairs occur under more than one evaluation seed")
+    return notes
 
 
 def _policy(pairs: Sequence[Pair], trajectories: Sequence[Trajectory], scored: Sequence[Outcome]) -> dict[str, Any]:

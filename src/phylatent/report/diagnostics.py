@@ -87,19 +87,13 @@ def headline_table(methods: Sequence[Method]) -> Table:
         cells = [rate_cell(diagnostic(method, name), reason) for name in DIAGNOSTICS]
         rows.append((Cell(method.label), *cells, rate_cell(success(method, protocol))))
     for policy, (label, _) in FLOORS.items():
-        known = [success(method, protocol, policy) for method in methods]
+        # Floors depend on the evaluation alone: several trainings measured one and the same.
+        known = [average([dig(run.plans.get(protocol), "policies", policy)]) for method in methods for run in method.runs]
         rate = next((rate for rate in known if rate.mean is not None), None)
         if rate is not None:
-            rows.append((Cell(label), *(Cell("–"),) * 3, rate_cell(_one(rate))))
+            rows.append((Cell(label), *(Cell("–"),) * 3, rate_cell(rate)))
     head = ("Method", *(f"{NAMES[name]} ↓" for name in DIAGNOSTICS), f"Planning success ({protocol}) ↑")
     return Table("Failure rates (lower is better) and planning success (higher is better)", head, tuple(rows), colours(methods))
-
-
-def _one(rate: Average) -> Average:
-    """Floors depend on the evaluation alone: several trainings measured one and the same."""
-    if rate.over != "training seeds":
-        return rate
-    return average([{"rate": rate.mean}])
 
 
 def colours(methods: Sequence[Method]) -> tuple[str, ...]:
@@ -140,7 +134,7 @@ def reductions_table(methods: Sequence[Method]) -> Table | None:
     for r in compare_diagnostics(methods):
         change = "" if r.relative is None else f"{points(-r.relative)} %"
         difference = "" if r.before is None or r.after is None else f"{points(r.after - r.before)} points"
-        difference += ", intervals overlap" if r.overlap else ""
+        difference += ", ranges overlap" if r.overlap else ""
         last = Cell("not compared", r.reason) if r.reason else Cell(change or "–", difference)
         rows.append(
             (Cell(f"{r.method} against {r.reference}"), Cell(NAMES[r.diagnostic]), _share(r.before), _share(r.after), last)

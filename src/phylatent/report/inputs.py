@@ -69,14 +69,15 @@ def read_run(directory: Path) -> Run:
     if not directory.is_dir():
         raise UserError(f"{directory} is not a directory; hand in the run directories that train, diagnose or plan wrote to")
     diagnostics, planning = directory / "diagnostics", directory / "planning"
-    config = _if_there(directory / "config.yaml", _yaml)
+    training = directory / "training" if (directory / "training").is_dir() else directory
+    config = _if_there(training / "config.yaml", _yaml)
     diagnosis = _if_there(diagnostics / "paper.json", _json)
     ordering = _if_there(diagnostics / "ordering.json", _json)
-    result = _if_there(directory / "result.json", _json)
+    result = _if_there(training / "result.json", _json)
     found = {protocol: _if_there(planning / protocol / "result.json", _json) for protocol in PROTOCOLS}
     plans = {protocol: record for protocol, record in found.items() if record is not None}
-    train = _if_there(directory / "train.csv", _csv)
-    validation = _if_there(directory / "validation.csv", _csv)
+    train = _if_there(training / "train.csv", _csv)
+    validation = _if_there(training / "validation.csv", _csv)
     if not plans and all(record is None for record in (diagnosis, ordering, train, validation, result)):
         raise UserError(
             f"{directory} holds no records: train.csv, diagnostics/paper.json or planning/<protocol>/result.json was expected; "

@@ -120,8 +120,9 @@ def group(runs: Iterable[Run]) -> list[Method]:
         label = variant + (f", {'' if stop_gradient else 'no '}stop-gradient" if both else "")
         label += f" · {task or 'unknown task'}" if many_tasks else ""
         label += f" · {preset or 'unknown preset'}" if many_presets else ""
-        if max(Counter(run.seed for run in members).values()) > 1:
-            # The same training seed twice is no second seed: they are runs that differ in some other way.
+        if max(Counter(run.seed for run in members).values()) > 1 or not _measured_alike(members):
+            # The same training seed twice is no second seed: they are runs that differ in some other way. And runs that were
+            # judged on other things, or in another way, have no common mean.
             named |= {f"{label} · {name}": [run] for name, run in zip(_names(members), members, strict=True)}
         else:
             named[label] = sorted(members, key=lambda run: (run.seed is None, run.seed or 0))
@@ -131,6 +132,21 @@ def group(runs: Iterable[Run]) -> list[Method]:
         Method(label, colour, SYMBOLS[index % len(SYMBOLS)], tuple(members))
         for index, ((label, members), colour) in enumerate(zip(ordered, colours, strict=True))
     ]
+
+
+def _measured_alike(runs: Sequence[Run]) -> bool:
+    """Whether all that was measured of these runs was measured on the same things with the same settings."""
+    records = [{"diagnosis": run.diagnosis, **run.plans} for run in runs]
+    for name in {name for found in records for name in found}:
+        keys = [_judged_on(found[name]) for found in records if found.get(name) is not None]
+        if any(key != keys[0] for key in keys):
+            return False
+    return True
+
+
+def _judged_on(record: Record | None) -> tuple[Any, ...]:
+    key = {name: value for name, value in (dig(record, "key") or {}).items() if name != "weights"}
+    return dig(record, "sample"), dig(record, "pairs", "hash"), key
 
 
 def _names(runs: Sequence[Run]) -> list[str]:

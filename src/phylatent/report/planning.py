@@ -12,7 +12,7 @@ from phylatent.report.diagnostics import colours, keys, success_panel
 from phylatent.report.inputs import PROTOCOLS
 from phylatent.report.marks import Cell, Figure, Guide, Key, Panel, Series, Table
 from phylatent.report.methods import Method, dig, number, success
-from phylatent.report.words import MISSING, PROTOCOL_MEANINGS, chance, percent, plain, points, rate_cell
+from phylatent.report.words import MISSING, chance, percent, plain, points, rate_cell
 
 VERDICTS = {
     "search": "the search missed a plan as good as the recorded actions, by the model's own cost",
@@ -34,10 +34,15 @@ def protocols(methods: Sequence[Method]) -> list[str]:
     return [p for p in PROTOCOLS if any(p in run.plans for method in methods for run in method.runs)]
 
 
+def _titled(methods: Sequence[Method], protocol: str) -> str:
+    """With what the task's record says the protocol asks for."""
+    rules = (dig(run.plans.get(protocol), "rule") for method in methods for run in method.runs)
+    rule = next((rule for rule in rules if rule), None)
+    return f"{protocol}: {rule}" if rule else protocol
+
+
 def success_figure(methods: Sequence[Method]) -> Figure:
-    panels = tuple(
-        success_panel(f"{protocol}: {PROTOCOL_MEANINGS[protocol]}", methods, protocol) for protocol in protocols(methods)
-    )
+    panels = tuple(success_panel(_titled(methods, protocol), methods, protocol) for protocol in protocols(methods))
     return Figure("planning-success", "Planning success under each protocol", panels, keys(methods))
 
 
@@ -56,7 +61,14 @@ def success_table(methods: Sequence[Method], protocol: str) -> Table:
             continue
         counts = f"{entry.get('successes')} of {entry.get('count')}"
         rows.append((Cell(label), Cell(percent(entry.get("rate"), 2), counts), *_means([entry], unit), Cell("–")))
-    head = ("Policy", "Success ↑", "Median first success", "Mean final distance", "Planning time", "Imagination agreed")
+    head = (
+        "Policy",
+        "Success ↑",
+        "Median first success",
+        "Mean final distance",
+        "Time to plan, an episode",
+        "Imagination agreed",
+    )
     solved = next((r.plans[protocol].get("already_solved") for m in methods for r in m.runs if protocol in r.plans), None)
     note = "" if solved is None else f"; {solved} of the pairs were already solved at the start"
     return Table(f"Planning under the {protocol} protocol{note}", head, tuple(rows), colours(methods))
@@ -158,10 +170,6 @@ def outcomes_figure(methods: Sequence[Method], protocol: str) -> Figure:
         panels,
         (*keys(methods), *floors),
     )
-
-
-def verdict_keys() -> tuple[Key, ...]:
-    return tuple(Key(name, colour, "square") for name, (colour, _) in VERDICT_STYLE.items())
 
 
 def _others(methods: Sequence[Method], protocol: str) -> list[tuple[str, str, str, list[dict[str, Any]]]]:

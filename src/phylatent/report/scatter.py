@@ -9,11 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from phylatent.collapse import (
+    KEPT,
+    collision_ratio,
+    counterfactual_failures,
+    identifiability_failures,
+    invariance_failures,
+    invariance_ratio,
+    separation_ratio,
+)
 from phylatent.report.inputs import Run
 from phylatent.report.methods import Method, dig, number
 
-EPSILON = 1e-8
-HALF = 0.5
 LIMITS = {"invariance": (-4.0, 4.0), "identifiability": (1e-2, 1e3), "counterfactual": (0.0, 4.0)}
 """The vertical axis ends here at the latest; a point beyond is drawn at the edge, and the page counts them."""
 AXES = {
@@ -75,8 +82,8 @@ def _invariance(run: Run) -> Cloud | None:
     if arrays is None:
         return None
     nuis, state = arrays
-    ratio = np.log10((nuis + EPSILON) / (state + EPSILON))
-    return _cloud("invariance", nuis, state, ratio, nuis > state, (("z", 0.0),), len(nuis))
+    failed = invariance_failures(nuis, state)
+    return _cloud("invariance", nuis, state, invariance_ratio(nuis, state), failed, (("z", 0.0),), len(nuis))
 
 
 def _identifiability(run: Run) -> Cloud | None:
@@ -87,11 +94,9 @@ def _identifiability(run: Run) -> Cloud | None:
         return None
     shown = run.points.get("identifiability/shown", np.arange(len(arrays[0])))
     phys, lat = (array[shown] for array in arrays)
-    ratio = (phys / (tau_phys + EPSILON)) / (lat / (tau_lat + EPSILON) + EPSILON)
-    planes = (("x", tau_phys), ("y", tau_lat))
-    return _cloud(
-        "identifiability", phys, lat, ratio, (phys > tau_phys) & ((lat < tau_lat) | (lat == 0)), planes, len(arrays[0])
-    )
+    taus = {"tau_phys": tau_phys, "tau_lat": tau_lat}
+    ratio, failed = collision_ratio(phys, lat, **taus), identifiability_failures(phys, lat, **taus)
+    return _cloud("identifiability", phys, lat, ratio, failed, (("x", tau_phys), ("y", tau_lat)), len(arrays[0]))
 
 
 def _counterfactual(run: Run) -> Cloud | None:
@@ -100,8 +105,8 @@ def _counterfactual(run: Run) -> Cloud | None:
         return None
     true, pred, eligible = (array[:, -1] for array in arrays)
     true, pred = true[eligible.astype(bool)], pred[eligible.astype(bool)]
-    ratio = pred / (true + EPSILON)
-    return _cloud("counterfactual", true, pred, ratio, ratio < HALF, (("z", HALF),), len(true))
+    failed = counterfactual_failures(pred, true)
+    return _cloud("counterfactual", true, pred, separation_ratio(pred, true), failed, (("z", KEPT),), len(true))
 
 
 def _cloud(

@@ -21,11 +21,6 @@ MEANINGS = {
     "counterfactual": "Share of action pairs with different outcomes that are predicted less than half as far apart.",
     "success": "Share of start/goal pairs that closed-loop planning with the model solves within the step budget.",
 }
-PROTOCOL_MEANINGS = {
-    "paper": "the paper's rule",
-    "moderate": "pairs already solved at the start left out",
-    "strict": "the object itself, closer, and held",
-}
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -125,7 +120,7 @@ def _difference(comparison: PlanComparison, methods: Sequence[Method]) -> str:
     found = comparison.difference
     if found is None:
         return f"{names} are not compared in planning: {comparison.reason}."
-    seeds = max(len(m.runs) for m in methods if m.label in (comparison.method, comparison.reference))
+    seeds = min(len(m.runs) for m in methods if m.label in (comparison.method, comparison.reference))
     over = f"on the same {comparison.pairs:,} pairs" + (f", {seeds} training seeds" if seeds > 1 else "")
     interval = f"95 % interval {points(found.low)} to {points(found.high)}"
     if found.low > 0 or found.high < 0:
@@ -148,7 +143,7 @@ def _reductions(reductions: Sequence[Reduction]) -> str:
 
 
 def _change(r: Reduction) -> str:
-    values = f"({percent(r.before)} → {percent(r.after)}{', intervals overlap' if r.overlap else ''})"
+    values = f"({percent(r.before)} → {percent(r.after)}{', ranges overlap' if r.overlap else ''})"
     if r.relative is None or r.relative == 0:
         return f"as many {r.diagnostic} failures {values}" if r.before == r.after else f"more {r.diagnostic} failures {values}"
     share = "over 99" if 0.99 < r.relative < 1 else f"{abs(100 * r.relative):.0f}"

@@ -46,6 +46,7 @@ class DiagnoseConfig:
             check(value in allowed, f"diagnose.{name} is {value!r}; it must be one of {', '.join(allowed)}")
         whole("diagnose.seeds", self.seeds, 0)
         whole("diagnose.horizons", self.horizons, 1)
+        check(list(self.horizons) == sorted(self.horizons), "diagnose.horizons must ascend: the last one is the headline's")
 
 
 PLAN_PROTOCOLS = ("paper", "moderate", "strict")
@@ -65,8 +66,9 @@ class PlanConfig:
     goal_steps: int = 25
     budget: int = 50
     horizon: int = 5
-    """Blocks a plan is long; all of them are executed before the next plan, unless `receding` says fewer."""
+    """Blocks a plan is long."""
     receding: int = 5
+    """Blocks of a plan that are executed before the next one; at most all of them."""
     candidates: int = 100
     elites: int = 10
     iterations: int = 10
@@ -82,6 +84,8 @@ class PlanConfig:
     """Episodes whose frames are kept for the report."""
     video: int = 0
     """Episodes written as side-by-side videos."""
+    list: str | None = None
+    """A start/goal list that `plan` wrote, to be used instead of drawing one."""
 
     def __post_init__(self) -> None:
         at_least("plan", self, 1, "pairs", "goal_steps", "budget", "horizon", "receding", "candidates", "iterations")

@@ -48,6 +48,8 @@ class Rule:
     """When an episode counts as a success under a planning protocol. Every callable gets rows that hold their goal."""
 
     solved: Callable[[Row], bool]
+    meaning: str = ""
+    """In a few words, for tables and pages."""
     asks: Callable[[Row], bool] | None = None
     """(start) → whether the protocol asks for this pair at all."""
     hold: int = 1

@@ -70,8 +70,8 @@ def stopped_by_walls(before: Row, after: Row) -> Row:
     if _clear(start, end):
         return after
     here = _advance(start, end)
-    for aside in (np.array([end[0], here[1]]), np.array([here[0], end[1]])):
-        here = _advance(here, aside)
+    here = _advance(here, np.array([end[0], here[1]]))
+    here = _advance(here, np.array([here[0], end[1]]))
     stopped = here.astype(np.float32)
     return after | {"state": stopped, "proprio": stopped.copy()}
 
@@ -140,10 +140,11 @@ TASK = TaskSpec(
     distance=distance,
     distance_unit="px",
     rules={
-        "paper": Rule(solved=reached),
-        "moderate": Rule(solved=reached, asks=not_reached),
+        "paper": Rule(solved=reached, meaning="closer than 16 px"),
+        "moderate": Rule(solved=reached, meaning="closer than 16 px, pairs solved at the start left out", asks=not_reached),
         "strict": Rule(
             solved=reached_closely,
+            meaning="into the other room, closer than 8 px, walls stop the whole disk",
             asks=asks_for_the_door,
             corrected=stopped_by_walls,
         ),
