@@ -78,6 +78,7 @@ def assert_user_mistake(done: subprocess.CompletedProcess, sentence: str) -> Non
         (["inspect", "nowhere.h5"], "nowhere.h5"),
         (["doctor", "task=tworooms"], "doctor takes out= only"),
         (["demo", "task=cube"], "demo runs lewm and phylatent on tworooms"),
+        (["demo", "plan.protocol=[strict]"], "demo plans and diagnoses by the paper's protocol"),
         (["demo", "quick=perhaps"], "quick=perhaps: expected true or false"),
         (["diagnose"], "name what to judge"),
         (["diagnose", "nowhere"], "not a run directory, not a model directory, and not a Hub id"),

@@ -15,7 +15,7 @@ from exact_model import ExactTwoRooms
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import split_episodes
 from phylatent.errors import PhylatentError, UserError
-from phylatent.planning.closed_loop import Start, plan_and_execute
+from phylatent.planning.closed_loop import Start, follow, plan_and_execute
 from phylatent.planning.evaluate import Course, lay_out, run_policies
 from phylatent.planning.imagination import imagination, nearest, rank_correlation, verdict
 from phylatent.planning.pairs import Pair, PairList, draw_pairs
@@ -153,6 +153,8 @@ def test_memory_is_bounded_by_the_chunk_and_flat_over_fifty_plans(simulators):
 
     def search() -> int:
         planner.search(latents, latents + 1, [planner.generator(0), planner.generator(1)])
+        for _ in range(26):  # a plan, its execution, and the next plan
+            planner.act(frame, frame)
         return psutil.Process().memory_info().rss
 
     for _ in range(5):
@@ -184,6 +186,10 @@ def test_act_serves_a_loop_of_one_s_own(simulators):
     planner.act(simulator.frame(), picture[::-1].copy())
     assert len(model.rollouts) > planned, "another goal, another plan"
     assert model.rollouts[-1][1] == 0, "in the middle of a block the past is out of step"
+    for _ in range(4):
+        planner.act(simulator.frame(), picture[::-1].copy())
+    planner.act(simulator.frame(), picture)
+    assert model.rollouts[-1][1] == 1, "at a block's end it is not"
 
 
 def test_a_model_that_does_not_say_what_its_actions_are_is_told_so():
@@ -228,6 +234,42 @@ def test_a_list_that_was_changed_is_not_believed(tmp_path, course):
 def test_protocols_share_the_episodes_they_have_in_common(course):
     places = {(pair.episode, pair.start) for pairs in course.lists.values() for pair in pairs.pairs}
     assert len(course.starts) == len(places) < sum(len(pairs.pairs) for pairs in course.lists.values())
+
+
+def test_strict_runs_in_a_world_whose_walls_are_solid(simulators):
+    strict = TASK.rules["strict"]
+    ways = [((80, 60), (150, 60)), ((90, 30), (140, 90)), ((150, 40), (85, 75))]
+    starts = [replace(start(simulators[0], *way), rules=(strict,)) for way in ways]
+    reached = follow("expert", starts, simulators[0], TASK, PlanConfig(), 5)
+    assert [score(t.rows, strict, TASK).success for t in reached] == [True] * 3
+    for trajectory in reached:
+        for row in trajectory.rows:
+            x, y = row["state"]
+            assert np.hypot(max(abs(x - 112) - 5, 0), max(14 - abs(y - 49), 0)) >= 7 - 1e-3
+    still = follow("nothing", starts, simulators[0], TASK, PlanConfig(), 5)
+    assert not any(score(t.rows, strict, TASK).success for t in still)
+    planned = plan_and_execute(Planner(ExactTwoRooms(), actions=ACTIONS), starts, simulators, TASK)
+    assert all(
+        np.hypot(max(abs(r["state"][0] - 112) - 5, 0), max(14 - abs(r["state"][1] - 49), 0)) >= 7 - 1e-3
+        for t in planned
+        for r in t.rows
+    )
+
+
+def test_recorded_history_is_what_lies_before_the_start_in_the_data(tworooms_data):
+    episodes = open_episodes(tworooms_data, TASK)
+    split = split_episodes(len(episodes.lengths), SplitConfig(held_out=0.5))
+    course = lay_out(TASK, episodes, split, replace(SMALL, goal_steps=15, pairs=20, history="recorded"), 5)
+    seen = set()
+    for one in course.starts:
+        row = int(episodes.offsets[one.pair.episode]) + one.pair.start
+        seen.add(len(one.past))
+        assert len(one.past) == min(2, one.pair.start // 5)
+        for back, (frame, block) in zip(range(5 * len(one.past), 0, -5), one.past, strict=True):
+            assert np.array_equal(frame, episodes.frames(np.array([row - back]))[0])
+            assert np.array_equal(block, episodes.actions[row - back : row - back + 5].reshape(-1))
+        assert np.array_equal(one.recorded_kA.reshape(15, 2), episodes.actions[row : row + 15])
+    assert seen == {0, 1, 2}
 
 
 def test_a_task_without_the_protocol_says_so(tworooms_data, course):
