@@ -27,7 +27,11 @@ METHODS = {
     "lewm, stop-gradient": ("lewm-sg", ["variant=lewm", "pred.stop_gradient=true"]),
     "phylatent, stop-gradient": ("phylatent-sg", ["variant=phylatent", "pred.stop_gradient=true"]),
 }
-PAIRED = [("phylatent", "lewm"), ("phylatent, stop-gradient", "lewm, stop-gradient")]
+PAIRED = [
+    ("phylatent", "lewm"),
+    ("phylatent", "lewm, stop-gradient"),
+    ("phylatent, stop-gradient", "lewm, stop-gradient"),
+]
 PROTOCOLS = ("paper", "moderate", "strict")
 RATES = ("invariance", "identifiability", "counterfactual")
 OUT = Path(__file__).parents[1] / "results" / "tworooms-laptop"
