@@ -84,6 +84,7 @@ def _read(directory: Path) -> dict[str, Any]:
             planned["episodes"] = {
                 policy: {key: [e[key] for e in episodes] for key in ("episode", "start", "first_success", "final_distance")}
                 for policy, episodes in planned["episodes"].items()
+                if policy == "model"
             }
             record["planning"][protocol] = planned
     return record

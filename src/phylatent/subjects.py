@@ -17,9 +17,8 @@ from phylatent.models.world_model import WorldModel
 from phylatent.records import data_path, home
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig, TaskSpec
 from phylatent.tasks import get_task
-from phylatent.training.directory import CONFIG
+from phylatent.training.directory import CONFIG, MODEL
 
-MODEL = "model"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 SECTIONS = {"diagnose": DiagnoseConfig, "plan": PlanConfig}
 BESIDE = ("data", "device")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from phylatent.planning.pairs import Pair
 from phylatent.planning.planner import History, Planner
-from phylatent.planning.policies import FLOORS
+from phylatent.planning.policies import WITHOUT_MODEL
 from phylatent.planning.protocols import Watch
 from phylatent.schema import PlanConfig, Row, Rule, TaskSpec
 from phylatent.simulator import Simulator
@@ -128,7 +128,7 @@ def follow(
     done = []
     for start in starts:
         stage = Stage(start, simulator, task, settings, stride)
-        act = FLOORS[policy](task, start.pair, simulator)
+        act = WITHOUT_MODEL[policy](task, start.pair, simulator)
         while not stage.over:
             stage.step(act())
         done.append(stage.trajectory)

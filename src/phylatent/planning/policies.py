@@ -29,4 +29,4 @@ def expert(task: TaskSpec, pair: Pair, simulator: Simulator) -> Act:
     return lambda: policy.get_action(simulator.columns())
 
 
-FLOORS = {"random": random, "nothing": nothing, "expert": expert}
+WITHOUT_MODEL = {"random": random, "nothing": nothing, "expert": expert}

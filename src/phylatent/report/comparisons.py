@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from phylatent.report.inputs import PROTOCOLS, Run
+from phylatent.report.inputs import Run
 from phylatent.report.methods import DIAGNOSTICS, Average, Method, diagnostic, dig, reference_of
+from phylatent.schema import PLAN_PROTOCOLS
 from phylatent.statistics import Difference, mcnemar, paired_difference
 
 
@@ -60,7 +61,7 @@ class Reduction:
 def compare_plans(methods: Sequence[Method]) -> list[PlanComparison]:
     return [
         _plans(protocol, reference, method)
-        for protocol in PROTOCOLS
+        for protocol in PLAN_PROTOCOLS
         for reference, method in against_reference(methods)
         if any(protocol in run.plans for run in (*reference.runs, *method.runs))
     ]

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from phylatent.report.comparisons import Reduction, compare_diagnostics
-from phylatent.report.inputs import PROTOCOLS
 from phylatent.report.marks import Cell, Figure, Guide, Key, Panel, Series, Table
 from phylatent.report.methods import DIAGNOSTICS, Average, Method, average, diagnostic, dig, success
 from phylatent.report.words import NAMES, health, percent, points, rate_cell
-from phylatent.schema import PERTURBATIONS
+from phylatent.schema import PERTURBATIONS, PLAN_PROTOCOLS
 
 CHANCE = 0.1
 FLOORS = {"random": ("random actions", "dot"), "nothing": ("doing nothing", "dash"), "expert": ("expert", "solid")}
 
 
 def headline_protocol(methods: Sequence[Method]) -> str:
-    return next((p for p in PROTOCOLS for method in methods for run in method.runs if p in run.plans), "paper")
+    return next((p for p in PLAN_PROTOCOLS for method in methods for run in method.runs if p in run.plans), "paper")
 
 
 def keys(methods: Sequence[Method]) -> tuple[Key, ...]:

@@ -16,10 +16,10 @@ import numpy as np
 import yaml
 
 from phylatent.errors import UserError
+from phylatent.schema import PLAN_PROTOCOLS
 
 Record = Mapping[str, Any]
 Columns = Mapping[str, tuple[float, ...]]
-PROTOCOLS = ("paper", "moderate", "strict")
 TRAINING = ("config.yaml", "train.csv", "validation.csv", "result.json")
 SHORT = ("smoke", "quick")
 """Presets that show how it goes, too short to compare anything."""
@@ -74,7 +74,7 @@ def read_run(directory: Path) -> Run:
     diagnosis = _if_there(diagnostics / "paper.json", _json)
     ordering = _if_there(diagnostics / "ordering.json", _json)
     result = _if_there(training / "result.json", _json)
-    found = {protocol: _if_there(planning / protocol / "result.json", _json) for protocol in PROTOCOLS}
+    found = {protocol: _if_there(planning / protocol / "result.json", _json) for protocol in PLAN_PROTOCOLS}
     plans = {protocol: record for protocol, record in found.items() if record is not None}
     train = _if_there(training / "train.csv", _csv)
     validation = _if_there(training / "validation.csv", _csv)

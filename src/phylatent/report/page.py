@@ -17,12 +17,13 @@ from phylatent.errors import UserError
 from phylatent.records import atomic, provenance, write_json
 from phylatent.report import curves, diagnostics, interactive, planning, static
 from phylatent.report.comparisons import compare_diagnostics, compare_plans
-from phylatent.report.inputs import PROTOCOLS, Run, read_run
+from phylatent.report.inputs import Run, read_run
 from phylatent.report.marks import Figure
 from phylatent.report.methods import DIAGNOSTICS, Method, diagnostic, dig, group, success
 from phylatent.report.scatter import AXES, FAILED, ORDINARY, Scatter, packed, ranges, scatters
 from phylatent.report.strips import Filmstrips, filmstrips
 from phylatent.report.words import MEANINGS, NAMES, verdict
+from phylatent.schema import PLAN_PROTOCOLS
 
 PAGE, RECORD, FIGURES = "report.html", "report.json", "figures"
 
@@ -245,7 +246,7 @@ def _method_record(method: Method) -> dict[str, Any]:
         "rates": {name: asdict(diagnostic(method, name)) for name in DIAGNOSTICS},
         "success": {
             protocol: {policy: asdict(success(method, protocol, policy)) for policy in ("model", "random", "nothing", "expert")}
-            for protocol in PROTOCOLS
+            for protocol in PLAN_PROTOCOLS
             if any(protocol in run.plans for run in method.runs)
         },
     }

@@ -9,10 +9,10 @@ import numpy as np
 
 from phylatent.report.comparisons import PlanComparison, compare_plans
 from phylatent.report.diagnostics import colours, keys, success_panel
-from phylatent.report.inputs import PROTOCOLS
 from phylatent.report.marks import Cell, Figure, Guide, Key, Panel, Series, Table
 from phylatent.report.methods import Method, dig, number, success
 from phylatent.report.words import MISSING, chance, percent, plain, points, rate_cell
+from phylatent.schema import PLAN_PROTOCOLS
 
 VERDICTS = {
     "search": "the search missed a plan as good as the recorded actions, by the model's own cost",
@@ -31,7 +31,7 @@ MOST_POINTS = 1500
 
 
 def protocols(methods: Sequence[Method]) -> list[str]:
-    return [p for p in PROTOCOLS if any(p in run.plans for method in methods for run in method.runs)]
+    return [p for p in PLAN_PROTOCOLS if any(p in run.plans for method in methods for run in method.runs)]
 
 
 def _titled(methods: Sequence[Method], protocol: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phylatent.report.comparisons import PlanComparison, Reduction, compare_diagnostics, compare_plans
-from phylatent.report.inputs import PROTOCOLS
 from phylatent.report.marks import Cell
 from phylatent.report.methods import DIAGNOSTICS, Average, Method, diagnostic, dig, success
+from phylatent.schema import PLAN_PROTOCOLS
 
 MISSING = "not measured"
 NAMES = {
@@ -75,7 +75,7 @@ def health(method: Method) -> str:
 def verdict(methods: Sequence[Method]) -> list[str]:
     """One paragraph, sentence by sentence."""
     comparisons, reductions = compare_plans(methods), compare_diagnostics(methods)
-    protocol = next((p for p in PROTOCOLS for m in methods for run in m.runs if p in run.plans), None)
+    protocol = next((p for p in PLAN_PROTOCOLS for m in methods for run in m.runs if p in run.plans), None)
     said = [_planning(methods, protocol) if protocol else "Planning was not measured."]
     unmeasured = {m.label for m in methods if protocol and success(m, protocol).mean is None}
     said += [
