@@ -174,7 +174,7 @@ def test_doctor(tmp_path: Path) -> None:
 def test_demo_ends_with_a_report_and_does_not_do_a_stage_twice(tmp_path: Path) -> None:
     first = phylatent("demo", "preset=smoke", "train.steps=3", PHYLATENT_HOME=str(tmp_path))
     assert first.returncode == 0, first.stderr
-    for shown in ("1/6 collect", "6/6 report", "invariance failures", "planning success", "for comparison: random"):
+    for shown in ("1/6 collect", "6/6 report", "invariance ↓", "success of 3 ↑", "for comparison: random"):
         assert shown in first.stdout
     page = tmp_path / "runs" / "demo-smoke" / "report.html"
     assert first.stdout.strip().endswith(f"report: {page}")

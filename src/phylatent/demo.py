@@ -20,7 +20,7 @@ from phylatent.collection import collect
 from phylatent.composition import compose, to_dict
 from phylatent.errors import UserError
 from phylatent.judging import diagnose, plan, report
-from phylatent.machine import cores, peak_memory_gb
+from phylatent.machine import peak_memory_gb
 from phylatent.records import home, provenance, write_json
 from phylatent.request import Request
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig
@@ -91,7 +91,10 @@ def run_demo(request: Request, console: Console) -> Path:
         out / "demo.json",
         {
             "seconds": seconds,
-            "peak_memory_gb": round(peak_memory_gb(children=cores()), 2),
+            "peak_memory_gb": {
+                "this process": round(peak_memory_gb(), 2),
+                "largest child": round(peak_memory_gb(child=True), 2),
+            },
             "quick": quick,
             "config": {name: to_dict(config) for name, config in configs.items()},
             "provenance": provenance(),
@@ -150,8 +153,8 @@ def _training(config: Config) -> Config:
 
 
 def _show(results: Mapping[str, TrainResult], rates: list[Any], success: list[Any], console: Console) -> None:
-    table = Table(title="TwoRooms, held-out episodes, one training seed")
-    table.add_column("")
+    table = Table(title="TwoRooms, held-out episodes, one training seed: failure rates and planning success")
+    table.add_column("", no_wrap=True)
     for variant in results:
         table.add_column(variant, justify="right", no_wrap=True)
     table.add_column("what it says")
@@ -161,10 +164,10 @@ def _show(results: Mapping[str, TrainResult], rates: list[Any], success: list[An
         ("counterfactual", "different actions, different ends, same prediction"),
     ):
         cells = [percent(record[name]["rate"], record[name]["interval"]) for record in rates]
-        table.add_row(f"{name} failures", *cells, meaning)
+        table.add_row(f"{name} ↓", *cells, meaning)
     found = [record["policies"]["model"] for record in success]
     table.add_row(
-        f"planning success, {found[0]['count']} pairs",
+        f"success of {found[0]['count']} ↑",
         *(percent(one["rate"], one["interval"]) for one in found),
         "goals 25 steps ahead reached within 50",
     )

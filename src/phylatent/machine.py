@@ -23,10 +23,9 @@ def resolve_device(name: str) -> str:
     return name
 
 
-def peak_memory_gb(children: int = 0) -> float:
-    """Of this process since it started, plus so many times its largest child (kilobytes on Linux, bytes on macOS)."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    peak += children * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+def peak_memory_gb(child: bool = False) -> float:
+    """Of this process since it started, or of the largest one it started (kilobytes on Linux, bytes on macOS)."""
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN if child else resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e9 if sys.platform == "darwin" else 1e6)
 
 
