@@ -17,9 +17,9 @@ from torch import nn
 
 from episode_files import write_file
 from exact_model import ExactTwoRooms, read_positions
+from phylatent.collapse import separation_ratio
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split
-from phylatent.diagnostics.counterfactual import separation_ratio
 from phylatent.diagnostics.diagnose import Diagnosis, diagnose_model, save
 from phylatent.diagnostics.drawing import Sample, draw_samples
 from phylatent.diagnostics.perturbations import perturb
