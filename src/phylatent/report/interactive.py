@@ -67,7 +67,11 @@ def _trace(series: Series, panel: Panel) -> dict[str, Any]:
 def _dots(series: Series, panel: Panel) -> dict[str, Any]:
     marker = {"color": series.colour, "symbol": series.symbol, "size": 6 if series.faint else 11}
     mode = "markers+text" if series.texts else "markers"
-    return {"mode": mode, "marker": marker, "opacity": 0.45 if series.faint else 1, "textposition": "middle right"}
+    lines = [guide.value for guide in panel.guides if guide.axis == "y"]
+    # A line through a number would strike it out.
+    struck = [y is not None and any(abs(y - line) < 0.03 * max(lines) for line in lines) for y in series.y]
+    places = ["bottom right" if on_a_line else "middle right" for on_a_line in struck]
+    return {"mode": mode, "marker": marker, "opacity": 0.45 if series.faint else 1, "textposition": places}
 
 
 def _lines(series: Series, panel: Panel) -> dict[str, Any]:
