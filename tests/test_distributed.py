@@ -110,9 +110,10 @@ def test_train_on_two_processes_logs_the_same_losses(tworooms_data: Path, tmp_pa
     assert "effective_rank" in validated[0][0]
     # Validation sees the weights after one more step, and Adam divides rounding by rounding where a gradient is 0; the read-out
     # of an untrained latent inverts a nearly singular matrix on top of that.
-    tolerances = [*([1e-4] * len(one)), 1e-3]
+    tolerances = [*([1e-4] * len(one)), 5e-3]
     for tolerance, a, b in zip(tolerances, [*one, *validated[0]], [*two, *validated[1]], strict=True):
         assert a.keys() == b.keys() >= {"loss", *TERMS}
         for name, value in a.items():
             relative = 2e-2 if name.startswith("r2/") else tolerance
-            assert b[name] == pytest.approx(value, rel=relative, abs=1e-8), f"{name} at step {a['step']:.0f}"
+            # SVIC compares latents that are all but equal: what is left after the cancellation is rounded in float32.
+            assert b[name] == pytest.approx(value, rel=relative, abs=3e-7), f"{name} at step {a['step']:.0f}"

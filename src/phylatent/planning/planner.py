@@ -110,7 +110,8 @@ class Planner:
     @torch.no_grad()
     def encode(self, frames: np.ndarray | Tensor) -> Tensor:
         """uint8 frames [N, H, W, 3] → latents [N, D]."""
-        return torch.as_tensor(self.model.encode(torch.from_numpy(np.array(frames)))).float().to(self.device)
+        seen = frames if isinstance(frames, Tensor) else torch.from_numpy(np.array(frames))
+        return torch.as_tensor(self.model.encode(seen)).float().to(self.device)
 
     @torch.no_grad()
     def imagine(self, z_ND: Tensor, blocks_NkA: Tensor, history: History | None = None) -> Tensor:
