@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,7 +79,7 @@ def run_demo(request: Request, console: Console) -> Path:
     stages("collect", lambda: collect(configs["lewm"], console=console))
     results = {}
     for variant, config in configs.items():
-        results[variant] = stages(f"train {variant}", lambda config=config: _train_or_go_on(config))  # type: ignore[misc]
+        results[variant] = stages(f"train {variant}", partial(_train_or_go_on, config))
     runs = [default_directory(config) for config in configs.values()]
     given: dict[str, Any] = {"preset": preset, "quick": quick, "out": out, "tables": False, "console": console}
     rates = stages("diagnose", lambda: diagnose(runs, overrides=_of("diagnose", judging), **given))
