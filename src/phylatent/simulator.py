@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from phylatent.errors import UserError
-from phylatent.schema import Row, TaskSpec
+from phylatent.schema import AS_PUBLISHED, FAST, Row, TaskSpec
 
 
 def prepare_renderer() -> str:
@@ -25,7 +25,7 @@ def prepare_renderer() -> str:
 class Simulator:
     """One environment of a task. Success and resets are the caller's business: nothing here resets by itself."""
 
-    def __init__(self, task: TaskSpec, frame_size: int) -> None:
+    def __init__(self, task: TaskSpec, frame_size: int, render: str = AS_PUBLISHED) -> None:
         if task.read_columns is None or task.restore is None:
             raise UserError(f"task {task.name!r} is declared without its environment so far; only tworooms can be simulated")
         prepare_renderer()
@@ -36,6 +36,7 @@ class Simulator:
 
         self.task = task
         self.frame_size = frame_size
+        self.render = render
         made = gymnasium.make(task.env_id, render_mode="rgb_array", disable_env_checker=True, **task.env_kwargs)
         self.env: Any = made.unwrapped
 
@@ -54,21 +55,20 @@ class Simulator:
         self.task.restore(self.env, row)
 
     def frame(self) -> np.ndarray:
-        """The rendered state, uint8 [size, size, 3], scaled as stable-worldmodel's own wrapper does it."""
+        """The rendered state, uint8 [size, size, 3]; as published it is scaled as stable-worldmodel's own wrapper does it."""
+        if self.render == FAST and self.task.render_fast is not None:
+            return self.task.render_fast(self.env, self.frame_size)
         image = np.ascontiguousarray(self.env.render())
         if image.shape[:2] == (self.frame_size, self.frame_size):
             return image
         scaled = Image.fromarray(image).resize((self.frame_size, self.frame_size), Image.Resampling.BILINEAR)
         return np.asarray(scaled)
 
-    def expert(self, **settings: Any) -> Any:
-        """The task's expert policy, attached to this environment."""
-        if self.task.expert is None:
-            raise UserError(f"task {self.task.name!r} has no expert policy")
-        module, _, name = self.task.expert.partition(":")
-        policy = getattr(importlib.import_module(module), name)(**settings)
-        policy.set_env(self.env)
-        return policy
+    @staticmethod
+    def load(place: str) -> Any:
+        """What a task needs of the environments' packages: "module:name"."""
+        module, _, name = place.partition(":")
+        return getattr(importlib.import_module(module), name)
 
     def close(self) -> None:
         self.env.close()

@@ -21,7 +21,7 @@ from phylatent.data.shards import Plan, merge_shards, shard_path, write_shard
 from phylatent.errors import Interrupted, PhylatentError, UserError
 from phylatent.processes import Tick, Work, run
 from phylatent.records import is_disk_full, write_json
-from phylatent.schema import CollectConfig, TaskSpec
+from phylatent.schema import AS_PUBLISHED, CollectConfig, TaskSpec
 from phylatent.simulator import Simulator
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Job:
 
 
 def _collector(job: Job, on_episode: Tick) -> Callable[[int], None]:
-    simulator = Simulator(job.task, job.plan.frame_size)
+    simulator = Simulator(job.task, job.plan.frame_size, job.plan.render)
     return lambda shard: write_shard(simulator, job.task, job.plan, job.parts, shard, on_episode)
 
 
@@ -74,6 +74,7 @@ def make_plan(task: TaskSpec, settings: CollectConfig, seed: int) -> Plan:
         frame_size=settings.frame_size,
         frame_stride=settings.frame_stride,
         shard_episodes=settings.shard_episodes,
+        render=settings.render if task.render_fast is not None else AS_PUBLISHED,
     )
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def inspect_data(path: str | Path, task: TaskSpec, clip_steps: int = 25) -> dict
         "columns": {name: describe_column(episodes, name) for name in sorted(episodes.store.columns)},
         "action_autocorrelation": {str(lag): action_autocorrelation(episodes, task, lag) for lag in LAGS},
         "reached_goal": reached_goal(episodes, task),
-        "moving_windows": moving_windows(episodes, task, clip_steps),
+        "moving_windows": changing_windows(episodes, task, task.moving_dims, task.moving_tolerance, clip_steps),
+        "turning_windows": changing_windows(episodes, task, task.turning_dims, task.turning_tolerance, clip_steps),
         "clip_steps": clip_steps,
         "fingerprint": episodes.fingerprint(),
     }
@@ -92,26 +94,29 @@ def reached_goal(episodes: Episodes, task: TaskSpec) -> float | None:
     return float(np.mean(reached))
 
 
-def moving_windows(episodes: Episodes, task: TaskSpec, clip_steps: int) -> float | None:
-    """Share of windows of `clip_steps` raw steps in which the task's object leaves its place at the window's start.
+def changing_windows(
+    episodes: Episodes, task: TaskSpec, dimensions: Sequence[int], tolerance: float, clip_steps: int
+) -> float | None:
+    """Share of windows of `clip_steps` raw steps in which some target dimension leaves its value at the window's start.
 
-    A dataset in which it hardly ever does teaches nothing about moving it.
+    A dataset in which the task's object hardly ever moves teaches nothing about moving it.
     """
     span = max(1, clip_steps // episodes.frame_stride)
     counts = (episodes.lengths - span).clip(0)
-    if not task.moving_dims or not counts.sum():
+    if not dimensions or not counts.sum():
         return None
     starts = np.concatenate([np.arange(n) + offset for n, offset in zip(counts, episodes.offsets, strict=True)])
-    moved = np.zeros(len(starts), dtype=bool)
-    for dimension in task.moving_dims:
+    changed = np.zeros(len(starts), dtype=bool)
+    periods = {**task.target.modulo, **task.target.angles}
+    for dimension in dimensions:
         values = episodes.targets[:, dimension].astype(np.float64)
-        period = task.target.modulo.get(dimension)
+        period = periods.get(dimension)
         for later in range(1, span + 1):
             change = np.abs(values[starts + later] - values[starts])
             if period is not None:
-                change = np.minimum(change, period - change)
-            moved |= change > task.moving_tolerance
-    return float(moved.mean())
+                change = np.minimum(change % period, -change % period)
+            changed |= change > tolerance
+    return float(changed.mean())
 
 
 def contact_sheet(episodes: Episodes, path: Path, *, shown: int = 6, frames_each: int = 8, gap: int = 2) -> Path:

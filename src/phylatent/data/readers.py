@@ -14,7 +14,7 @@ import numpy as np
 from phylatent.data import checks
 from phylatent.data.hdf5 import HDF5Store
 from phylatent.errors import UserError
-from phylatent.schema import Row, TaskSpec
+from phylatent.schema import AS_PUBLISHED, Row, TaskSpec
 
 SUFFIXES = (".h5", ".hdf5")
 
@@ -44,6 +44,8 @@ class Episodes:
     """Raw steps from one row to the next."""
     task_name: str | None
     """As the file says; published files do not."""
+    render: str
+    """How its frames were drawn, so that what is judged on it is drawn alike."""
     frame_shape: tuple[int, int, int]
     actions: np.ndarray
     """float32 [R, s·A]: taken at the row; 0 in an episode's last row, which has none."""
@@ -105,6 +107,7 @@ def open_episodes(path: str | Path, task: TaskSpec) -> Episodes:
         offsets=offsets,
         frame_stride=frame_stride,
         task_name=task_name,
+        render=str(store.attributes.get("render", AS_PUBLISHED)),
         frame_shape=(frames_shape[1], frames_shape[2], frames_shape[3]),
         actions=actions,
         targets=read_targets(store, task),

@@ -16,7 +16,7 @@ import numpy as np
 
 from phylatent.data.hdf5 import new_file
 from phylatent.records import provenance
-from phylatent.schema import Row, TaskSpec
+from phylatent.schema import AS_PUBLISHED, Row, TaskSpec
 from phylatent.simulator import Simulator
 
 # On TwoRooms frames lz4hc reads as fast as lz4 (128 frames of 64 px in 1.5 ms; zstd: 6 ms) at little more than zstd's size.
@@ -36,6 +36,7 @@ class Plan:
     frame_size: int
     frame_stride: int
     shard_episodes: int
+    render: str = AS_PUBLISHED
 
     @property
     def rows(self) -> int:
@@ -51,7 +52,10 @@ class Plan:
 
     def content(self) -> dict[str, Any]:
         """The part that decides what the rows hold."""
-        return {name: value for name, value in asdict(self).items() if name != "shard_episodes"}
+        content = {name: value for name, value in asdict(self).items() if name != "shard_episodes"}
+        if self.render == AS_PUBLISHED:  # files from before there was a choice do not name it
+            del content["render"]
+        return content
 
 
 def record_episode(simulator: Simulator, task: TaskSpec, plan: Plan, episode: int) -> Row:
@@ -121,6 +125,7 @@ def merge_shards(plan: Plan, parts: Path, path: Path) -> None:
             env_id=plan.env_id,
             frame_stride=plan.frame_stride,
             seed=plan.seed,
+            render=plan.render,
             plan=json.dumps(plan.content()),
             provenance=json.dumps(provenance()),
         )

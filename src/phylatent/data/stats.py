@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from phylatent.data.readers import Episodes
 from phylatent.errors import UserError
@@ -29,10 +32,25 @@ def fit_normaliser(values: np.ndarray) -> Normaliser:
     return Normaliser(mean=tuple(finite.mean(axis=0).tolist()), std=tuple(std.tolist()))
 
 
+def unroll(targets: Tensor, *, periods: Mapping[int, float]) -> Tensor:
+    """Each dimension of targets [..., d_s] that has a period becomes its sine and cosine: 0 and one period are the same place."""
+    if not periods:
+        return targets
+    columns = []
+    for dimension, values in enumerate(targets.unbind(-1)):
+        if dimension in periods:
+            angle = 2 * math.pi / periods[dimension] * values
+            columns += [angle.sin(), angle.cos()]
+        else:
+            columns.append(values)
+    return torch.stack(columns, dim=-1)
+
+
 @dataclass(frozen=True)
 class Statistics:
     action: Normaliser
     target: Normaliser
+    """Of S̄ as it is regressed: with circular targets, of sines and cosines."""
 
 
 def episode_rows(episodes: Episodes, ids: Sequence[int], *, drop_last: bool = False) -> np.ndarray:
@@ -41,11 +59,13 @@ def episode_rows(episodes: Episodes, ids: Sequence[int], *, drop_last: bool = Fa
     return np.concatenate([np.empty(0, dtype=np.int64), *ranges])
 
 
-def fit_statistics(episodes: Episodes, task: TaskSpec, train_ids: Sequence[int]) -> Statistics:
+def fit_statistics(
+    episodes: Episodes, task: TaskSpec, train_ids: Sequence[int], *, periods: Mapping[int, float] | None = None
+) -> Statistics:
     """From training episodes only. Actions count one by one, also where rows hold whole blocks."""
     actions = episodes.actions[episode_rows(episodes, train_ids, drop_last=True)].reshape(-1, task.action_dim)
-    targets = episodes.targets[episode_rows(episodes, train_ids)]
-    return Statistics(action=fit_normaliser(actions), target=fit_normaliser(targets))
+    targets = unroll(torch.from_numpy(episodes.targets[episode_rows(episodes, train_ids)]), periods=periods or {})
+    return Statistics(action=fit_normaliser(actions), target=fit_normaliser(targets.numpy()))
 
 
 @dataclass(frozen=True)

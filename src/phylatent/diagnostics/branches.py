@@ -46,6 +46,7 @@ class Execution:
 
     task: TaskSpec
     frame_size: int
+    render: str
     stride: int
     horizons: tuple[int, ...]
 
@@ -77,7 +78,7 @@ def execute(
 
 
 def _executor(execution: Execution, tick: Tick) -> Callable[[Job], Ends]:
-    simulator = Simulator(execution.task, execution.frame_size)
+    simulator = Simulator(execution.task, execution.frame_size, execution.render)
     simulator.reset(seed=0)  # an environment wants one before anything else; every branch restores its own state
 
     def do(job: Job) -> Ends:

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from phylatent.data.readers import Episodes
-from phylatent.data.stats import Split, episode_rows, fit_normaliser
+from phylatent.data.stats import Split, episode_rows, fit_normaliser, unroll
 from phylatent.errors import UserError
 from phylatent.schema import Row, TaskSpec
 
@@ -29,32 +29,24 @@ class Coordinates:
 
     def __call__(self, targets: np.ndarray) -> np.ndarray:
         """float64 [..., C] from targets [..., d_s]."""
-        return (unroll(targets, periods=self.periods) - np.array(self.centre)) * np.array(self.scale)
+        return (_unrolled(targets, self.periods) - np.array(self.centre)) * np.array(self.scale)
 
 
-def unroll(targets: np.ndarray, *, periods: Mapping[int, float]) -> np.ndarray:
-    """Each periodic dimension replaced by its sine and cosine: 0 and one period are the same place."""
-    columns = []
-    for dimension, values in enumerate(np.moveaxis(np.asarray(targets, dtype=np.float64), -1, 0)):
-        if dimension in periods:
-            angle = 2 * math.pi * values / periods[dimension]
-            columns += [np.sin(angle), np.cos(angle)]
-        else:
-            columns.append(values)
-    return np.stack(columns, axis=-1)
+def _unrolled(targets: np.ndarray, periods: Mapping[int, float]) -> np.ndarray:
+    return unroll(torch.from_numpy(np.array(targets, dtype=np.float64)), periods=periods).numpy()
 
 
 def z_scored(task: TaskSpec, episodes: Episodes, split: Split, *, circular: bool) -> Coordinates:
-    """Mean and standard deviation of the training episodes; `circular` unrolls the dimensions that the task takes modulo."""
-    periods = dict(task.target.modulo) if circular else {}
-    statistics = fit_normaliser(unroll(episodes.targets[episode_rows(episodes, split.train)], periods=periods))
+    """Mean and standard deviation of the training episodes; `circular` unrolls the dimensions that are angles."""
+    periods = dict(task.target.angles) if circular else {}
+    statistics = fit_normaliser(_unrolled(episodes.targets[episode_rows(episodes, split.train)], periods))
     return Coordinates(statistics.mean, statistics.scale, periods)
 
 
 def robust(task: TaskSpec, episodes: Episodes, split: Split) -> Coordinates:
     """protocol=ordering: median and IQR/1.349 of the training episodes, angles as sine and cosine."""
-    periods = dict(task.target.modulo)
-    values = unroll(episodes.targets[episode_rows(episodes, split.train)], periods=periods)
+    periods = dict(task.target.angles)
+    values = _unrolled(episodes.targets[episode_rows(episodes, split.train)], periods)
     values = values[np.isfinite(values).all(axis=1)]
     if not len(values):
         raise UserError("no training row has a physical target without NaN, so states cannot be compared; check data=")

@@ -129,7 +129,7 @@ class _Draw:
         return OrderingSample(seed, neighbours, self._execute(starts, np.repeat(window[None], len(starts), axis=0), seed))
 
     def _execute(self, starts: np.ndarray, windows: np.ndarray, seed: int) -> Branches:
-        frame_size = self.held.episodes.frame_shape[0]
+        episodes = self.held.episodes
         done, total = self.settings.seeds.index(seed) * len(starts), len(self.settings.seeds) * len(starts)
 
         def tick() -> None:
@@ -141,7 +141,7 @@ class _Draw:
         return execute(
             starts,
             windows,
-            execution=Execution(self.task, frame_size, self.clip.stride, self.horizons),
+            execution=Execution(self.task, episodes.frame_shape[0], episodes.render, self.clip.stride, self.horizons),
             episodes=self.held.episodes,
             workers=self.settings.workers or cores(),
             tick=tick,

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from phylatent.distributed import masked_mean
 from phylatent.draws import Draws
+from phylatent.errors import UserError
 from phylatent.models.heads import StateHead
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
@@ -26,10 +29,24 @@ def psg(read_BTS: Tensor, read_predicted_BHS: Tensor, targets_BTS: Tensor, *, of
     return state_error(read_BTS, targets_BTS) + state_error(read_predicted_BHS, targets_BTS[:, offset:])
 
 
+RAW, CIRCULAR = ANGLES = ("raw", "circular")
+
+
+@dataclass(frozen=True)
+class PsgSettings(TermSettings):
+    angles: str = RAW
+    """The paper regresses angles as they are; `circular` regresses their sine and cosine, which do not jump."""
+
+    def __post_init__(self) -> None:
+        if self.angles not in ANGLES:
+            raise UserError(f"psg.angles is {self.angles!r}; it must be one of {', '.join(ANGLES)}")
+
+
 class Psg(Term):
     name = "psg"
+    Settings = PsgSettings
 
-    def __init__(self, settings: TermSettings, dims: Dims) -> None:
+    def __init__(self, settings: PsgSettings, dims: Dims) -> None:
         super().__init__(settings, dims)
         self.head = StateHead(dims.latent, dims.target)
 

@@ -47,7 +47,7 @@ class Sequences:
     z_predicted_BHD: Tensor
     """Ẑ = F_θ(Z_ctx, C^a_ctx)"""
     targets_BTS: Tensor
-    """S̄, z-scored; a row with NaN is unknown"""
+    """S̄, z-scored, angles as `psg.angles` says; a row with NaN is unknown"""
     offset: int
     """K"""
 

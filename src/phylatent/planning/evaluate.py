@@ -33,6 +33,7 @@ class Course:
     task: TaskSpec
     settings: PlanConfig
     frame_size: int
+    render: str
     stride: int
     lists: Mapping[str, PairList]
     starts: tuple[Start, ...]
@@ -76,7 +77,7 @@ def lay_out(task: TaskSpec, episodes: Episodes, split: Split, settings: PlanConf
             start = starts.get(key) or _start(pair, rows, episodes, settings, stride)
             film = max(start.film, films.get(pair, "none"), key=("none", "blocks", "all").index)
             starts[key] = replace(start, rules=(*start.rules, rule), film=film)
-    return Course(task, settings, episodes.frame_shape[0], stride, lists, tuple(starts.values()))
+    return Course(task, settings, episodes.frame_shape[0], episodes.render, stride, lists, tuple(starts.values()))
 
 
 def _films(pairs: PairList, rows: Rows, solved: Callable[..., bool], settings: PlanConfig) -> dict[Pair, str]:
@@ -116,8 +117,8 @@ def run_policies(
     assert model is not None or "model" not in policies
     groups = [course.starts[i : i + SIDE_BY_SIDE] for i in range(0, len(course.starts), SIDE_BY_SIDE)]
     jobs = [(policy, group) for policy in policies for group in groups]
-    arguments = (course.task, course.settings, course.frame_size, course.stride, model, actions)
-    work = Work(_runner, arguments, name=f"planning {course.task.name}")
+    bare = replace(course, lists={}, starts=())  # each job brings its own
+    work = Work(_runner, (bare, model, actions), name=f"planning {course.task.name}")
     results = run(work, jobs, course.settings.workers or cores(), on_episode)
     done: dict[str, list[Trajectory]] = {policy: [] for policy in policies}
     for (policy, _), trajectories in zip(jobs, results, strict=True):
@@ -126,20 +127,15 @@ def run_policies(
 
 
 def _runner(
-    task: TaskSpec,
-    settings: PlanConfig,
-    frame_size: int,
-    stride: int,
-    model: Any,
-    actions: Actions | None,
-    on_episode: Tick,
+    course: Course, model: Any, actions: Actions | None, on_episode: Tick
 ) -> Callable[[tuple[str, Sequence[Start]]], list[Trajectory]]:
+    task, settings = course.task, course.settings
     planner = None if model is None else Planner(model, settings=settings, actions=actions)
     simulators: list[Simulator] = []
 
     def simulator(index: int) -> Simulator:
         while len(simulators) <= index:
-            simulators.append(Simulator(task, frame_size))
+            simulators.append(Simulator(task, course.frame_size, course.render))
             simulators[-1].reset(seed=0)
         return simulators[index]
 
@@ -150,7 +146,7 @@ def _runner(
             done = plan_and_execute(planner, starts, [simulator(i) for i in range(len(starts))], task)
         else:
             unfilmed = [replace(start, film="none") for start in starts]
-            done = follow(policy, unfilmed, simulator(0), task, settings, stride)
+            done = follow(policy, unfilmed, simulator(0), task, settings, course.stride)
         for _ in done:
             on_episode()
         return done

@@ -25,8 +25,8 @@ def nothing(task: TaskSpec, pair: Pair, simulator: Simulator) -> Act:
 
 
 def expert(task: TaskSpec, pair: Pair, simulator: Simulator) -> Act:
-    policy = simulator.expert()
-    return lambda: policy.get_action(simulator.columns())
+    assert task.expert is not None
+    return task.expert(simulator, np.random.default_rng(derive_seed("expert policy", pair.seed, pair.episode, pair.start)))
 
 
 WITHOUT_MODEL = {"random": random, "nothing": nothing, "expert": expert}

@@ -1,10 +1,22 @@
 """What a task, a model and a run are, as frozen dataclasses. No torch here."""
 
 from phylatent.schema.judging import PERTURBATIONS, PLAN_PROTOCOLS, DiagnoseConfig, PlanConfig
-from phylatent.schema.settings import ClipConfig, CollectConfig, Config, ModelConfig, Settings, SplitConfig, TrainConfig
-from phylatent.schema.task import Normaliser, PhysicalTarget, Row, Rule, TaskSpec
+from phylatent.schema.settings import (
+    AS_PUBLISHED,
+    FAST,
+    ClipConfig,
+    CollectConfig,
+    Config,
+    ModelConfig,
+    Settings,
+    SplitConfig,
+    TrainConfig,
+)
+from phylatent.schema.task import Normaliser, PhysicalTarget, Policy, Row, Rule, TaskSpec
 
 __all__ = [
+    "AS_PUBLISHED",
+    "FAST",
     "PERTURBATIONS",
     "PLAN_PROTOCOLS",
     "ClipConfig",
@@ -15,6 +27,7 @@ __all__ = [
     "Normaliser",
     "PhysicalTarget",
     "PlanConfig",
+    "Policy",
     "Row",
     "Rule",
     "Settings",

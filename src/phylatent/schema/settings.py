@@ -14,6 +14,8 @@ from typing import Any
 from phylatent.schema.checks import at_least, check
 from phylatent.schema.judging import DiagnoseConfig, PlanConfig
 
+AS_PUBLISHED, FAST = RENDERS = ("as-published", "fast")
+
 
 @dataclass(frozen=True)
 class CollectConfig:
@@ -21,6 +23,8 @@ class CollectConfig:
     steps: int = 100
     frame_size: int = 64
     frame_stride: int = 1
+    render: str = AS_PUBLISHED
+    """How frames are drawn, for the data and for everything that is judged on it."""
     workers: int = 2
     shard_episodes: int = 50
     seed: int = 0
@@ -29,6 +33,7 @@ class CollectConfig:
     def __post_init__(self) -> None:
         at_least("collect", self, 1, "episodes", "steps", "frame_size", "frame_stride", "workers", "shard_episodes")
         at_least("collect", self, 0, "seed")
+        check(self.render in RENDERS, f"collect.render is {self.render!r}; it must be one of {', '.join(RENDERS)}")
         check(
             self.steps % self.frame_stride == 0,
             f"collect.frame_stride is {self.frame_stride}, which does not divide collect.steps = {self.steps}",

@@ -10,6 +10,8 @@ import numpy as np
 
 Row = dict[str, np.ndarray]
 """One time step of an episode as the data file holds it: column name → value."""
+Policy = Callable[[Any, np.random.Generator], Callable[[], np.ndarray]]
+"""(simulator, rng) → act(); act() returns the next raw action."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class PhysicalTarget:
     names: tuple[str, ...]
     modulo: Mapping[int, float] = field(default_factory=dict)
     """Dimension → period, for a dimension the paper takes modulo something."""
+    angles: Mapping[int, float] = field(default_factory=dict)
+    """Dimension → period, for a dimension that is an angle: one period further is the same place."""
 
     @property
     def dim(self) -> int:
@@ -77,16 +81,21 @@ class TaskSpec:
     moving_dims: tuple[int, ...] = ()
     """Target dimensions of the thing the task wants moved (`inspect` counts the windows in which it does)."""
     moving_tolerance: float = 0.0
+    turning_dims: tuple[int, ...] = ()
+    """The same for its angles, counted apart: one tolerance would not do for pixels and radians."""
+    turning_tolerance: float = 0.0
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings that a preset takes on this task only: preset name → nested settings."""
-    expert: str | None = None
-    """Where the simulator finds the expert policy: "module:Class"."""
-    behaviour: Callable[..., Callable[[], np.ndarray]] | None = None
-    """(simulator, rng) → act(); act() returns the next raw action and may change the simulator's goal."""
+    behaviour: Policy | None = None
+    """Collects the data; it may change the simulator's goal as it acts."""
+    expert: Policy | None = None
+    """Goes for the goal in force: the ceiling in planning, where there is one."""
     read_columns: Callable[[Any], Row] | None = None
     """(environment) → the recorded columns of its present state."""
     restore: Callable[[Any, Row], None] | None = None
     """(environment, row) → sets the environment to that recorded state."""
+    render_fast: Callable[[Any, int], np.ndarray] | None = None
+    """(environment, size) → uint8 [size, size, 3] for `collect.render=fast`. None: drawing as published is fast enough."""
     solved: Callable[[Row, Row], bool] | None = None
     """(row, the row that holds its goal) → success under the paper's protocol."""
     with_goal: Callable[[Row, Row], Row] | None = None

@@ -98,16 +98,24 @@ def _distance_to_wall(point: np.ndarray) -> np.ndarray:
     return np.hypot(aside, into_door)
 
 
+def expert(simulator: Any, rng: np.random.Generator, action_noise: float | None = None) -> Callable[[], np.ndarray]:
+    """The environment's own expert, on its way to the goal in force."""
+    settings = {} if action_noise is None else {"action_noise": action_noise, "seed": int(rng.integers(2**31))}
+    policy = simulator.load("stable_worldmodel.envs.two_room.expert_policy:ExpertPolicy")(**settings)
+    policy.set_env(simulator.env)
+    return lambda: policy.get_action(simulator.columns())
+
+
 def behaviour(simulator: Any, rng: np.random.Generator) -> Callable[[], np.ndarray]:
     """The noisy expert, sent to a new target whenever it arrives, so that an episode never ends early."""
-    expert = simulator.expert(action_noise=ACTION_NOISE, seed=int(rng.integers(2**31)))
+    go = expert(simulator, rng, action_noise=ACTION_NOISE)
     position = simulator.env.variation_space["target"]["position"]
 
     def act() -> np.ndarray:
         row = simulator.columns()
         if solved(row, row):
             simulator.env._set_goal_state(rng.uniform(position.low, position.high).astype(np.float32))
-        return expert.get_action(simulator.columns())
+        return go()
 
     return act
 
@@ -131,8 +139,8 @@ TASK = TaskSpec(
     moving_dims=(0, 1),
     moving_tolerance=1.0,
     presets={"paper": {"train": {"max_steps_per_epoch": 10_000}}},
-    expert="stable_worldmodel.envs.two_room.expert_policy:ExpertPolicy",
     behaviour=behaviour,
+    expert=expert,
     read_columns=read_columns,
     restore=restore,
     solved=solved,

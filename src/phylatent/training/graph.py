@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from phylatent import distributed
+from phylatent.data.stats import unroll
 from phylatent.draws import Draws, seeded_init
 from phylatent.models.world_model import WorldModel, WorldModelConfig
 from phylatent.objectives import TERMS
+from phylatent.objectives.psg import CIRCULAR
 from phylatent.objectives.term import Dims, Sequences, Term
 from phylatent.schema import Config, Normaliser
 from phylatent.tasks import get_task
@@ -33,8 +36,11 @@ class TrainingGraph(nn.Module):
     target_mean: Tensor
     target_scale: Tensor
 
-    def __init__(self, world_model: WorldModel, terms: dict[str, Term], target: Normaliser) -> None:
+    def __init__(
+        self, world_model: WorldModel, terms: dict[str, Term], target: Normaliser, periods: Mapping[int, float]
+    ) -> None:
         super().__init__()
+        self.periods = periods
         self.world_model = world_model
         self.terms = nn.ModuleDict(terms)
         self.weights = {name: term.settings.weight for name, term in terms.items()}
@@ -42,7 +48,8 @@ class TrainingGraph(nn.Module):
         self.register_buffer("target_scale", torch.tensor(target.scale, dtype=torch.float32), persistent=False)
 
     def normalise_targets(self, targets: Tensor) -> Tensor:
-        return (targets - self.target_mean) * self.target_scale
+        """S̄ from raw targets [..., S]: angles unrolled if the configuration asks for it, then z-scored."""
+        return (unroll(targets, periods=self.periods) - self.target_mean) * self.target_scale
 
     def sequences(self, frames: Tensor, actions: Tensor, targets: Tensor, draws: Draws | None) -> Sequences:
         """eq:phylatent_sequence from uint8 frames [B, T, h, w, 3], raw action blocks [B, H, A] and raw targets [B, T, S]."""
@@ -71,6 +78,12 @@ class TrainingGraph(nn.Module):
         return Losses(total=total, terms=losses)
 
 
+def target_periods(config: Config) -> Mapping[int, float]:
+    """The dimensions of the physical target that are regressed as sine and cosine, with their periods."""
+    psg = config.objectives.get("psg")
+    return get_task(config.task).target.angles if psg is not None and psg.angles == CIRCULAR else {}
+
+
 def build(config: Config, action: Normaliser | None = None, target: Normaliser | None = None) -> TrainingGraph:
     """The training graph of a configuration. Without statistics of data, actions and targets pass as they are."""
     task = get_task(config.task)
@@ -88,9 +101,11 @@ def build(config: Config, action: Normaliser | None = None, target: Normaliser |
         ),
         seed=config.seed,
     )
-    dims = Dims(latent=config.model.width, target=task.target.dim)
+    periods = target_periods(config)
+    dims = Dims(latent=config.model.width, target=task.target.dim + len(periods))
     terms = {}
     for name in config.terms:
         with seeded_init(config.seed, name):
             terms[name] = TERMS[name](config.objectives[name], dims)
-    return TrainingGraph(world_model, terms, target or Normaliser((0.0,) * dims.target, (1.0,) * dims.target))
+    target = target or Normaliser((0.0,) * dims.target, (1.0,) * dims.target)
+    return TrainingGraph(world_model, terms, target, periods)

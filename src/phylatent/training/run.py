@@ -45,7 +45,7 @@ from phylatent.training.directory import (
     go_on_command,
     is_main,
 )
-from phylatent.training.graph import TrainingGraph, build
+from phylatent.training.graph import TrainingGraph, build, target_periods
 from phylatent.training.module import LossNotFinite, TrainingModule
 from phylatent.training.storage import AtomicCheckpointIO, CsvTables, load_checkpoint
 from phylatent.training.validation import Validator, make_validator
@@ -126,7 +126,7 @@ def prepare(config: Config) -> Prepared:
     task = get_task(config.task)
     episodes = open_episodes(data_path(config), task)
     split = split_episodes(len(episodes.lengths), config.split)
-    statistics = fit_statistics(episodes, task, split.train)
+    statistics = fit_statistics(episodes, task, split.train, periods=target_periods(config))
     windows = Windows(episodes, split.train, config.clip)
     return Prepared(
         config=config,
