@@ -84,6 +84,19 @@ def test_an_angle_that_passes_its_period_has_hardly_moved(tmp_path):
     assert inspect_data(path, replace(TASK, target=target), clip_steps=2)["moving_windows"] == 0.0
 
 
+def test_turning_is_counted_apart_from_moving(tmp_path):
+    """The second dimension is an angle that creeps past its period and then turns for good; the first one never moves."""
+    turning = replace(
+        TASK, moving_dims=(0,), turning_dims=(1,), turning_tolerance=0.5, target=replace(TASK.target, angles={1: 10.0})
+    )
+    proprio = np.zeros((6, 2), dtype=np.float32)
+    proprio[:, 1] = [9.9, 0.1, 10.1, 0.1, 20.0, 23.0]
+    path = write_file(tmp_path / "data.h5", (6,), replace={"proprio": proprio})
+    facts = inspect_data(path, turning, clip_steps=2)
+    assert (facts["moving_windows"], facts["turning_windows"]) == (0.0, pytest.approx(1 / 4))
+    assert inspect_data(path, TASK, clip_steps=2)["turning_windows"] is None
+
+
 def test_contact_sheet(tmp_path):
     episodes = open_episodes(write_file(tmp_path / "data.h5", (12, 9, 15)), TASK)
     sheet = np.asarray(Image.open(contact_sheet(episodes, tmp_path / "sheet.png", shown=2, frames_each=3, gap=1)))
