@@ -61,6 +61,7 @@ def test_the_paper_preset() -> None:
 VARIANTS = {
     "lewm": "pred sigreg",
     "phylatent": "pred sigreg svic psg fra casc ld",
+    "phylatent-circular": "pred sigreg svic psg fra casc ld",
     "no-psg-fra": "pred sigreg svic casc ld",
     "no-svic": "pred sigreg psg fra casc ld",
     "no-casc-ld": "pred sigreg svic psg fra",
@@ -103,6 +104,7 @@ def test_the_command_line_wins_and_types_are_checked() -> None:
         ("clip.context=2", "must equal clip.frames"),
         ("svic.weight=-1", "not negative"),
         ("casc.weight=nan", "casc.weight is nan"),
+        ("psg.angles=sine", "psg.angles is 'sine'; it must be one of raw, circular"),
         ("sigreg.knots=1", "at least 1 direction and 2 knots"),
         ("train.lr=inf", "train.lr is inf"),
         ("train.weight_decay=-1", "train.weight_decay is -1.0; it must be at least 0"),

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
+import torch
 
 from episode_files import columns, write_file
 from phylatent.data.readers import open_episodes
-from phylatent.data.stats import Split, fit_normaliser, fit_statistics, split_episodes
+from phylatent.data.stats import Split, fit_normaliser, fit_statistics, split_episodes, unroll
 from phylatent.errors import UserError
 from phylatent.schema import Normaliser, SplitConfig
 from phylatent.tasks import get_task
@@ -53,6 +55,23 @@ def test_statistics_of_training_episodes_only(tmp_path):
     assert fitted.action.mean == (2.0, 0.0)
     assert fitted.action.std == (pytest.approx((2 / 3) ** 0.5), 0.0)
     assert fitted.target.mean == (1.5, -1.5)
+
+
+def test_an_angle_becomes_sine_and_cosine_in_its_place():
+    targets = torch.tensor([[7.0, 0.0, 3.0], [7.0, 0.25, 3.0], [7.0, 1.25, 3.0], [7.0, math.nan, 3.0]])
+    circle = unroll(targets, periods={1: 1.0})
+    torch.testing.assert_close(circle[:3], torch.tensor([[7.0, 0, 1, 3], [7, 1, 0, 3], [7, 1, 0, 3]]))
+    assert circle[3].isnan().tolist() == [False, True, True, False]
+    assert unroll(targets, periods={}) is targets
+
+
+def test_the_z_score_of_an_angle_is_that_of_its_sine_and_cosine(tmp_path):
+    episodes = open_episodes(write_file(tmp_path / "data.h5", (4, 3, 5)), TASK)
+    fitted = fit_statistics(episodes, TASK, [0], periods={1: 2 * math.pi}).target
+    x, y = episodes.targets[:4].T
+    parts = (x, np.sin(y), np.cos(y))
+    np.testing.assert_allclose(fitted.mean, [part.mean() for part in parts], rtol=1e-5)
+    np.testing.assert_allclose(fitted.std, [part.std() for part in parts], rtol=1e-5)
 
 
 def test_blocks_count_as_single_actions(tmp_path):

@@ -33,7 +33,7 @@ def fit_normaliser(values: np.ndarray) -> Normaliser:
 
 
 def unroll(targets: Tensor, *, periods: Mapping[int, float]) -> Tensor:
-    """Each dimension of targets [..., d_s] that has a period becomes its sine and cosine: 0 and one period are the same place."""
+    """Each dimension of [..., d_s] that has a period becomes its sine and cosine: 0 and one period are the same place."""
     if not periods:
         return targets
     columns = []

@@ -21,7 +21,9 @@ TERMS = {
     "casc": "CASC",
     "ld": "LD",
 }
-RANK, READOUT = "effective_rank", "r2/"
+RANK, READOUT, ERROR = "effective_rank", "r2/", "error/"
+CIRCLES = (f"{READOUT}sin ", f"{READOUT}cos ")
+"""An angle's own R² is in the mean already."""
 ASIDE = {"step", "lr", "clips_per_second", RANK}
 GREY = "#7A808A"
 
@@ -29,7 +31,8 @@ GREY = "#7A808A"
 def curves(methods: Sequence[Method]) -> Figure:
     runs = [(method, run) for method in methods for run in method.runs]
     logged = [name for _, run in runs for table in (run.train, run.validation) for name in table or {}]
-    extra = [name for name in dict.fromkeys(logged) if name not in ASIDE and name not in TERMS and not name.startswith(READOUT)]
+    known = {*ASIDE, *TERMS}
+    extra = [name for name in dict.fromkeys(logged) if name not in known and not name.startswith((READOUT, ERROR))]
     panels = []
     for name in [*TERMS, *extra]:
         if name in logged:
@@ -66,8 +69,12 @@ def _column(table: Columns | None, name: str) -> Sequence[float] | None:
 
 
 def mean_readout(table: Columns | None) -> Sequence[float] | None:
-    columns = [values for name, values in (table or {}).items() if name.startswith(READOUT)]
+    columns = [values for name, values in (table or {}).items() if _is_readout(name)]
     return [sum(row) / len(row) for row in zip(*columns, strict=True)] if columns else None
+
+
+def _is_readout(name: str) -> bool:
+    return name.startswith(READOUT) and not name.startswith(CIRCLES)
 
 
 def _positive(series: Sequence[Series]) -> bool:
@@ -79,7 +86,7 @@ def final_table(methods: Sequence[Method]) -> Table:
     for method in methods:
         for run in method.runs:
             validation = dig(run.result, "validation") or {}
-            readout = [value for name, v in validation.items() if name.startswith(READOUT) and (value := number(v)) is not None]
+            readout = [value for name, v in validation.items() if _is_readout(name) and (value := number(v)) is not None]
             rows.append(
                 (
                     Cell(method.title(run)),

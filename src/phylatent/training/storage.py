@@ -88,7 +88,8 @@ class CsvTables(Logger):
         fresh = header is None
         header = self.headers[path.name] = header or list(row)
         with path.open("a", newline="") as handle:
-            writer = csv.DictWriter(handle, header)
+            # a run begun by an earlier version goes on with the columns it has
+            writer = csv.DictWriter(handle, header, extrasaction="ignore")
             if fresh:
                 writer.writeheader()
             writer.writerow(row)

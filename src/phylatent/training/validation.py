@@ -3,7 +3,7 @@
 A rank that falls tells collapse; a read-out that is good on training episodes only tells overfitting.
 """
 
-# N frames, D latent, S physical target
+# N frames, D latent
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split, episode_rows
 from phylatent.data.windows import Windows, held_out_batches
 from phylatent.draws import Draws, derive_seed
-from phylatent.schema import Config, TaskSpec
+from phylatent.schema import Config, PhysicalTarget, TaskSpec
 from phylatent.training.graph import TrainingGraph
+from phylatent.training.readout import Rows, readout
 
 FRAMES_AT_ONCE = 128
 
@@ -35,29 +36,6 @@ def effective_rank(z_ND: Tensor) -> float:
     return float(torch.exp(-(share * share.clamp(min=1e-30).log()).sum()))
 
 
-def readout_r2(fit_z: Tensor, fit_s: Tensor, test_z: Tensor, test_s: Tensor) -> list[float]:
-    """R² per dimension of a linear map latents → targets, fitted on one set of rows and scored on another.
-
-    Rows with an unknown target are left out; a dimension that does not vary in the test rows has no R² (NaN).
-    """
-    fit_z, fit_s = _known(fit_z, fit_s)
-    test_z, test_s = _known(test_z, test_s)
-    mean_z, mean_s = fit_z.mean(0), fit_s.mean(0)
-    centred = fit_z - mean_z
-    gram = centred.T @ centred
-    ridge = 1e-6 * gram.diagonal().mean().clamp(min=1e-12)
-    weights = torch.linalg.solve(gram + ridge * torch.eye(len(gram), dtype=gram.dtype), centred.T @ (fit_s - mean_s))
-    residual = (test_s - (test_z - mean_z) @ weights - mean_s).square().sum(0)
-    spread = (test_s - test_s.mean(0)).square().sum(0)
-    return torch.where(spread > 0, 1 - residual / spread, torch.nan).tolist()
-
-
-def _known(z: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
-    z, s = z.cpu().double(), s.cpu().double()
-    rows = s.isfinite().all(-1)
-    return z[rows], s[rows]
-
-
 @dataclass(frozen=True)
 class Validator:
     """Fixed held-out windows and fixed rows of both splits: the same at every validation of a run.
@@ -70,7 +48,7 @@ class Validator:
     batches: Sequence[np.ndarray]
     fit_rows: np.ndarray
     test_rows: np.ndarray
-    names: tuple[str, ...]
+    target: PhysicalTarget
 
     @torch.no_grad()
     def __call__(self, graph: TrainingGraph, seed: int) -> dict[str, float]:
@@ -83,8 +61,7 @@ class Validator:
         finally:
             graph.train(training)
         results["effective_rank"] = effective_rank(test[0])
-        r2 = readout_r2(*fit, *test)
-        return results | {f"r2/{name}": value for name, value in zip(self.names, r2, strict=True)}
+        return results | readout(fit, test, self.target)
 
     def _losses(self, graph: TrainingGraph, seed: int) -> dict[str, float]:
         device = graph.target_mean.device
@@ -96,7 +73,7 @@ class Validator:
                 sums[name] = sums.get(name, 0.0) + value / len(self.batches)
         return sums
 
-    def _latents(self, graph: TrainingGraph, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+    def _latents(self, graph: TrainingGraph, rows: np.ndarray) -> Rows:
         parts, at_once = [], FRAMES_AT_ONCE * distributed.world_size()
         for first in range(0, len(rows), at_once):
             frames = torch.from_numpy(self.episodes.frames(_own(rows[first : first + at_once])))
@@ -118,7 +95,7 @@ def make_validator(config: Config, task: TaskSpec, episodes: Episodes, split: Sp
         ),
         fit_rows=_choose(episode_rows(episodes, split.train), config, "train"),
         test_rows=_choose(episode_rows(episodes, split.held_out), config, "held out"),
-        names=task.target.names,
+        target=task.target,
     )
 
 
