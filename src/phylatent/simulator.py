@@ -29,16 +29,29 @@ class Simulator:
         if task.read_columns is None or task.restore is None:
             raise UserError(f"task {task.name!r} is declared without its environment so far; only tworooms can be simulated")
         prepare_renderer()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="ale-py not found")
-            import gymnasium
-            import stable_worldmodel  # noqa: F401  registers the swm/ environments
-
         self.task = task
         self.frame_size = frame_size
         self.render = render
-        made = gymnasium.make(task.env_id, render_mode="rgb_array", disable_env_checker=True, **task.env_kwargs)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="ale-py not found")
+            warnings.filterwarnings("ignore", message=".*not in the possible render_modes")  # dm_control's name none
+            made = self._make()
+        # Without wrappers: a time limit must not end an episode that is restored in its midst.
         self.env: Any = made.unwrapped
+
+    def _make(self) -> Any:
+        import gymnasium
+
+        task = self.task
+        if task.env_id.startswith("swm/"):
+            import stable_worldmodel  # noqa: F401  registers them
+        try:
+            return gymnasium.make(task.env_id, render_mode="rgb_array", disable_env_checker=True, **task.env_kwargs)
+        except gymnasium.error.Error as error:
+            raise UserError(
+                f"the environment {task.env_id!r} of task {task.name!r} cannot be made: {' '.join(str(error).split())}; "
+                "correct env_id, or register the environment in the file that declares the task"
+            ) from error
 
     def reset(self, seed: int) -> None:
         self.env.reset(seed=seed)
