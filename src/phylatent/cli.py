@@ -95,11 +95,11 @@ def train(keys: Keys = None) -> None:
     request = parse(keys or [])
     refuse_plain(request, "train")
     if request.resume:
-        if request.config or request.choices or request.seeds:
+        if request.config or request.other_choices or request.seeds:
             raise UserError("a resumed run keeps its own configuration: give out=DIR resume=true and nothing else")
         if request.out is None:
             raise UserError("resume=true needs out=DIR, the directory of the run to continue")
-        configs = [resumed_config(request.out, request.overrides)]
+        configs = [resumed_config(request.out, request.overrides, request.task_file)]
     else:
         configs = _configs(request)
     for config in configs:
@@ -146,20 +146,21 @@ def report(keys: Runs = None) -> None:
 
 @app.command(epilog="Example: phylatent doctor")
 def doctor(keys: Keys = None) -> None:
-    """What this machine has, and what to do about what is missing."""
+    """What this machine has, and what to do about what is missing. With task=: whether its declaration does what it says."""
     from phylatent.doctor import run_doctor
 
     request = parse(keys or [])
     refuse_plain(request, "doctor")
-    if request.choices or request.overrides or request.seeds:
-        raise UserError("doctor takes out= only: it looks at the machine, not at a configuration")
-    if not run_doctor(console, request.out):
+    task = request.choices.get("task")
+    if request.choices.keys() - {"task"} or request.overrides or request.seeds or request.config or request.resume:
+        raise UserError("doctor takes task= and out= only: it looks at the machine, or at a task, not at a configuration")
+    if not (run_doctor(console, request.out) if task is None else check_task(task, console, request.out)):
         raise typer.Exit(1)
 
 
 def _judging(request: Request) -> dict[str, Any]:
     """What `diagnose` and `plan` take: what to judge, where to write, and settings of the judging."""
-    if request.resume or request.config or {"task", "variant"} & request.choices.keys():
+    if request.resume or request.config or {"task", "variant"} & set(request.other_choices):
         raise UserError("a model says itself what its task and variant are; name it, and give preset=, data=, out= or settings")
     return {
         "sources": request.plain,
@@ -175,8 +176,9 @@ def _configs(request: Request) -> list[Config]:
 
     seeds = [[f"seed={seed}"] for seed in request.seeds] or [[]]
     if request.config is not None:
-        return [load_config(request.config, [*request.overrides, *seed]) for seed in seeds]
+        return [load_config(request.config, [*request.overrides, *seed], request.task_file) for seed in seeds]
     return [compose(**request.choices, overrides=[*request.overrides, *seed]) for seed in seeds]
+    from phylatent.task_check import check_task
 
 
 def _speaks() -> bool:
@@ -211,4 +213,5 @@ def main() -> None:
             sentence = "no space left on the disk; nothing was overwritten. Free some space and run the same command again"
     if speaks:
         Console(stderr=True).print(f"[bold red]error:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+        "task": request.task_file,
     sys.exit(code)

@@ -20,7 +20,7 @@ from phylatent.errors import UserError
 from phylatent.objectives import TERMS
 from phylatent.records import atomic
 from phylatent.schema import Config, Settings
-from phylatent.tasks import all_tasks, get_task, unknown
+from phylatent.tasks import all_tasks, get_task, task_file, unknown
 
 ALIASES = {"svip": "svic", "casp": "casc"}
 """Names from a later version of the paper."""
@@ -28,6 +28,9 @@ ALIASES = {"svip": "svic", "casp": "casc"}
 TEXTS = ("data", "device")
 """Keys whose value is taken as it stands: a file may be called 007."""
 
+
+LIKE = "tworooms"
+"""The task whose weights a user's own task has where it says nothing."""
 
 def available(kind: str) -> list[str]:
     """The names of the shipped `presets` or `variants`."""
@@ -38,10 +41,14 @@ def available(kind: str) -> list[str]:
 def compose(
     task: str = "tworooms", preset: str = "laptop", variant: str = "phylatent", overrides: Sequence[str] = ()
 ) -> Config:
-    """The resolved, validated configuration; `overrides` are `key=value` strings as on the command line."""
+    """The resolved, validated configuration; `overrides` are `key=value` strings as on the command line.
+
+    `task` is a name, or the path of a file that declares one.
+    """
     spec = get_task(task)
     layers: list[Mapping[str, Any]] = [
-        {"task": task, "preset": preset, "variant": variant},
+        {"task": spec.name, "task_file": task_file(spec.name), "preset": preset, "variant": variant},
+        all_tasks()[LIKE].objectives,
         {"collect": {"steps": spec.episode_steps}, **spec.objectives},
         spec.settings,
         _shipped("preset", preset),
@@ -51,8 +58,11 @@ def compose(
     return _resolve(layers, overrides)
 
 
-def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """A saved configuration, complete in itself: what tasks and presets say today does not matter to it."""
+def load_config(path: Path, overrides: Sequence[str] = (), task: str | None = None) -> Config:
+    """A saved configuration, complete in itself: what tasks and presets say today does not matter to it.
+
+    `task` is where the file that declares the user's own task is now, if it was moved.
+    """
     if not path.is_file():
         raise UserError(f"there is no configuration file {path}")
     try:
@@ -61,7 +71,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(saved, dict) or not {"task", "preset", "variant"} <= saved.keys():
         raise UserError(f"{path} is not a saved phylatent configuration: task, preset or variant is missing")
-    return _resolve([saved], overrides)
+    spec = get_task(str(saved["task"]), saved.get("task_file"), now=task)
+    return _resolve([saved | {"task_file": task_file(spec.name)}], overrides)
 
 
 def to_dict(config: Config) -> dict[str, Any]:
@@ -117,8 +128,6 @@ def _resolve(layers: Iterable[Mapping[str, Any]], overrides: Sequence[str]) -> C
 
 def _typed(merged: Any, chosen: Mapping[str, Any]) -> Config:
     assert isinstance(merged, DictConfig)
-    if merged.task not in all_tasks():
-        raise UserError(unknown("task", merged.task, list(all_tasks())))
     try:
         resolved: Any = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
@@ -154,7 +163,7 @@ def _parse(overrides: Sequence[str]) -> dict[str, Any]:
             raise UserError(f"{override!r} is not of the form key=value")
         head, *rest = key.split(".")
         head = ALIASES.get(head, head)
-        if head in ("task", "preset", "variant"):
+        if head in ("task", "task_file", "preset", "variant"):
             raise UserError(f"{head} is chosen by itself, not as an override: it decides what the others start from")
         _check_known(".".join([head, *rest]))
         value = text if head in TEXTS and not rest else _value(override, text)

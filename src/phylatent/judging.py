@@ -43,14 +43,18 @@ def diagnose(
     overrides: Sequence[str] = (),
     seeds: Sequence[int] = (),
     preset: str | None = None,
+    task: str | None = None,
     out: Path | None = None,
     quick: bool = False,
     tables: bool = True,
     console: Console | None = None,
 ) -> list[dict[str, Any]]:
-    """The three failure rates of each model, on the same states, pairs and branches: one record for each."""
+    """The three failure rates of each model, on the same states, pairs and branches: one record for each.
+
+    `task` is where the file that declares their task is now, if it is a user's own and was moved.
+    """
     console = console or Console(quiet=True)
-    subjects = _subjects(sources, judging_overrides(overrides, "diagnose", seeds), preset, out)
+    subjects = _subjects(sources, judging_overrides(overrides, "diagnose", seeds), preset, task, out)
     settings = subjects[0].config.diagnose
     records, sample = [], None
     for subject in subjects:
@@ -76,14 +80,18 @@ def plan(
     overrides: Sequence[str] = (),
     seeds: Sequence[int] = (),
     preset: str | None = None,
+    task: str | None = None,
     out: Path | None = None,
     quick: bool = False,
     tables: bool = True,
     console: Console | None = None,
 ) -> list[dict[str, dict[str, Any]]]:
-    """Success of each model, and of the policies it is compared with, on the same start/goal lists: protocol → record."""
+    """Success of each model, and of the policies it is compared with, on the same start/goal lists: protocol → record.
+
+    `task` is as in `diagnose`.
+    """
     console = console or Console(quiet=True)
-    subjects = _subjects(sources, judging_overrides(overrides, "plan", seeds), preset, out)
+    subjects = _subjects(sources, judging_overrides(overrides, "plan", seeds), preset, task, out)
     settings = subjects[0].config.plan
     shared: dict[tuple[str, ...], dict[str, list[Trajectory]]] = {}
     records = []
@@ -127,13 +135,15 @@ def report(sources: Sources, *, out: Path | None = None, title: str | None = Non
     return page
 
 
-def _subjects(sources: Sources, overrides: Sequence[str], preset: str | None, out: Path | None) -> list[Subject]:
+def _subjects(
+    sources: Sources, overrides: Sequence[str], preset: str | None, task: str | None, out: Path | None
+) -> list[Subject]:
     if not sources:
         raise UserError("name what to judge: a run directory, a model directory, or a Hub id")
     subjects: list[Subject] = []
     for source in sources:
         place = out / Path(source).name if out is not None and len(sources) > 1 else out
-        subject = load_subject(str(source), overrides=overrides, preset=preset, out=place)
+        subject = load_subject(str(source), overrides=overrides, preset=preset, task_file=task, out=place)
         if subjects:
             _check_comparable(subjects[0], subject)
         subject.model.to(resolve_device(subject.config.device))

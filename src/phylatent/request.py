@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phylatent.errors import UserError
+from phylatent.task_files import is_task_file
 
 COMMAND_KEYS = ("out", "resume", "config")
 CHOICES = ("task", "preset", "variant")
@@ -22,6 +23,17 @@ class Request:
     choices: dict[str, str]
     overrides: tuple[str, ...]
     seeds: tuple[int, ...]
+
+    @property
+    def task_file(self) -> str | None:
+        """The file of a user's own task, where `task=` names one."""
+        named = self.choices.get("task", "")
+        return named if is_task_file(named) else None
+
+    @property
+    def other_choices(self) -> list[str]:
+        """What is chosen besides saying where a saved configuration's own task is now."""
+        return [key for key in self.choices if key != "task" or self.task_file is None]
 
     def flag(self, key: str) -> tuple[bool, Request]:
         """`key=true` among the settings, and the request without it."""
@@ -46,9 +58,7 @@ def parse(arguments: Sequence[str]) -> Request:
             overrides.append(argument)
     seeds = _seeds(keys["seed"]) if "seed" in keys else ()
     choices = {key: keys[key] for key in CHOICES if key in keys}
-    if "config" in keys and choices:
-        raise UserError(f"config= already says what {', '.join(choices)} is; leave one of them out")
-    return Request(
+    request = Request(
         plain=tuple(plain),
         out=Path(keys["out"]).expanduser() if "out" in keys else None,
         resume=_flag("resume", keys.get("resume", "false")),
@@ -57,6 +67,9 @@ def parse(arguments: Sequence[str]) -> Request:
         overrides=tuple(overrides),
         seeds=seeds,
     )
+    if request.config and request.other_choices:
+        raise UserError(f"config= already says what {', '.join(request.other_choices)} is; leave one of them out")
+    return request
 
 
 def refuse_plain(request: Request, command: str) -> None:

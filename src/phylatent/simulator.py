@@ -16,9 +16,10 @@ from phylatent.schema import AS_PUBLISHED, FAST, Row, TaskSpec
 
 
 def prepare_renderer() -> str:
-    """Choose MuJoCo's headless renderer before it is imported, unless the user has chosen or has a display."""
-    if "MUJOCO_GL" not in os.environ and sys.platform == "linux" and not os.environ.get("DISPLAY"):
-        os.environ["MUJOCO_GL"] = "egl"
+    """Choose headless renderers before they are imported, MuJoCo's and pygame's, unless the user chose or has a display."""
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     return os.environ.get("MUJOCO_GL", "default")
 
 

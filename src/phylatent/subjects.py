@@ -57,7 +57,15 @@ class Subject:
         }
 
 
-def load_subject(source: str, *, overrides: Sequence[str] = (), preset: str | None = None, out: Path | None = None) -> Subject:
+def load_subject(
+    source: str,
+    *,
+    overrides: Sequence[str] = (),
+    preset: str | None = None,
+    task_file: str | None = None,
+    out: Path | None = None,
+) -> Subject:
+    """`task_file` is where the file that declares the model's task is now, if it is a user's own and was moved."""
     place = Path(source).expanduser()
     run = run_directory(place)
     model = _load_model(source, place, run)
@@ -65,13 +73,20 @@ def load_subject(source: str, *, overrides: Sequence[str] = (), preset: str | No
     if model.config.task is None:
         raise UserError(f"{source} does not say which task it is for, so there is nothing to judge it on")
     config = compose(
-        model.config.task,
+        task.name,
         preset or trained.get("preset") or "laptop",
         model.config.variant or "lewm",
         # A variant's own settings are the training's business; only what judges is asked for here.
         overrides,
+    if model.config.action is None:
+        raise UserError(
+            f"{source} does not say what its actions are z-scored with; import it again with data=, the data it was trained on"
+        )
+    if run is None:
+        task = get_task(model.config.task, now=task_file)
+    else:
+        task = get_task(load_config(run / CONFIG, task=task_file).task)
     )
-    task = get_task(config.task)
     episodes = open_episodes(_data(config, run, overrides), task)
     name = run.name if run else place.name
     return Subject(

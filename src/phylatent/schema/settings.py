@@ -142,6 +142,8 @@ class Settings:
     task: str
     preset: str
     variant: str
+    task_file: str | None = None
+    """Where the user's own task is declared; a shipped or installed one is found by its name."""
     seed: int = 0
     data: str | None = None
     device: str = "auto"

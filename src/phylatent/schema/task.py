@@ -64,7 +64,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """Everything about a task. Adding one is adding one file with a `TASK` in `tasks/`."""
+    """Everything about a task. Adding one is adding one file with a `TASK`, here in `tasks/` or anywhere (docs/own-task.md)."""
 
     name: str
     title: str
@@ -72,9 +72,10 @@ class TaskSpec:
     action_low: tuple[float, ...]
     action_high: tuple[float, ...]
     target: PhysicalTarget
-    objectives: Mapping[str, Mapping[str, float]]
-    """Weights and hyper-parameters of the paper's objectives on this task (tab:loss_weights, tab:auxiliary_hyperparameters)."""
     episode_steps: int
+    objectives: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Weights and hyper-parameters of the paper's objectives on this task (tab:loss_weights, tab:auxiliary_hyperparameters).
+    What it does not say is as on TwoRooms."""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
     """Columns recorded beside `pixels` and `action`; together they are enough to restore a state."""

@@ -96,12 +96,12 @@ def train(config: Config, *, out: Path | None = None, resume: bool = False) -> T
         return _fit(prepared, directory, started)
 
 
-def resumed_config(directory: Path, overrides: Sequence[str]) -> Config:
-    """The configuration of the run in a directory; where it computes and where its data lies is all that may change."""
+def resumed_config(directory: Path, overrides: Sequence[str], task: str | None = None) -> Config:
+    """The configuration of the run in a directory; where it computes and where its data and task file lie may change."""
     for override in overrides:
         if override.partition("=")[0] not in ("device", "devices", "data", "train.loader_workers"):
             raise UserError(f"a resumed run keeps its own configuration; leave out {override}, or start a new run")
-    return load_config(directory / CONFIG, overrides)
+    return load_config(directory / CONFIG, overrides, task)
 
 
 def with_data_path(config: Config) -> Config:
@@ -195,7 +195,7 @@ def _finish(prepared: Prepared, result: TrainResult) -> None:
     made = provenance() | {"data": prepared.data, "seed": config.seed, "step": result.steps, "config": to_dict(config)}
     # A model gets published: it does not carry the paths of the machine that trained it.
     shared = {name: value for name, value in made.items() if name != "command"}
-    shared["config"] = {name: value for name, value in made["config"].items() if name != "data"}
+    shared["config"] = {name: value for name, value in made["config"].items() if name not in ("data", "task_file")}
     model = prepared.graph.world_model
     model.config = model._hub_mixin_config = replace(model.config, split=prepared.split.to_dict(), provenance=shared)
     export(model, result.directory)
