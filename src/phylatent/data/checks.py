@@ -13,7 +13,6 @@ from phylatent.errors import UserError
 from phylatent.schema import TaskSpec
 
 AGAIN = "collect or download it again"
-SCAN_BYTES = 64 * 2**20
 
 
 class Columns(Protocol):
@@ -72,35 +71,37 @@ def check_dimensions(store: Columns, task: TaskSpec, frame_stride: int) -> None:
         )
 
 
+def check_kinds(store: Columns, task: TaskSpec) -> None:
+    """Actions are floating-point numbers, physical values numbers."""
+    dtype = store.columns["action"][1]
+    if dtype.kind != "f":
+        raise UserError(
+            f"column 'action' of {store.path} holds {dtype} values; actions must be floating-point numbers "
+            f"(whole ones have lost their fractions, or are of another action space); {AGAIN}"
+        )
+    for name in (*task.target.columns, *(name for name in task.columns if name in store.columns)):
+        dtype = store.columns[name][1]
+        if dtype.kind not in "fiub":
+            raise UserError(f"column {name!r} of {store.path} holds {dtype} values; it must hold numbers: {AGAIN}")
+
+
 def check_pixels(store: Columns) -> None:
     shape, dtype = store.columns["pixels"]
-    if dtype.kind == "f":
-        row = _first_nan_row(store)
-        found = "no NaN among them" if row is None else f"the first NaN is in row {row}"
-        raise UserError(
-            f"column 'pixels' of {store.path} holds {dtype} values ({found}); frames must be uint8 from 0 to 255: "
-            f"convert the column, or {AGAIN}"
-        )
     if dtype != np.uint8:
         raise UserError(f"column 'pixels' of {store.path} holds {dtype} values; frames must be uint8 from 0 to 255")
-    if len(shape) == 4 and shape[1] == 3 and shape[3] != 3:
-        raise UserError(
-            f"column 'pixels' of {store.path} has its channels first, {list(shape)}; "
-            f"frames must be [rows, height, width, 3]: transpose the column"
-        )
     if len(shape) != 4 or shape[3] != 3:
-        raise UserError(f"column 'pixels' of {store.path} has shape {list(shape)}; frames must be [rows, height, width, 3]")
+        raise UserError(
+            f"column 'pixels' of {store.path} has shape {list(shape)}; frames must be [rows, height, width, 3], three colours: "
+            f"write the column again, without an alpha channel, and grey as three equal colours"
+        )
 
 
-def _first_nan_row(store: Columns) -> int | None:
-    shape, dtype = store.columns["pixels"]
-    block = max(1, SCAN_BYTES // max(1, int(np.prod(shape[1:])) * dtype.itemsize))
-    for start in range(0, shape[0], block):
-        values = store.read("pixels", start, start + block)
-        bad = np.isnan(values.reshape(len(values), -1)).any(axis=1)
-        if bad.any():
-            return start + int(bad.argmax())
-    return None
+def whole_numbers(store: Columns, name: str) -> np.ndarray:
+    """A column of `ep_len`'s kind as int64. Some writers store them as floating-point numbers."""
+    values = store.read(name)
+    if values.dtype.kind not in "iuf" or not (np.isfinite(values) & (values == np.rint(values))).all():
+        raise UserError(f"column {name!r} of {store.path} holds {values.dtype} values that are not whole numbers; {AGAIN}")
+    return values.astype(np.int64)
 
 
 def check_episode_table(path: Path, lengths: np.ndarray, offsets: np.ndarray, rows: int) -> None:
@@ -126,6 +127,25 @@ def check_episode_table(path: Path, lengths: np.ndarray, offsets: np.ndarray, ro
         raise UserError(f"episodes {order[at]} and {order[at + 1]} of {path} overlap (see ep_offset); {AGAIN}")
     if lengths.max() < 2:
         raise UserError(f"{path} holds no complete episode: each is a single row, without an action; {AGAIN}")
+
+
+def check_episode_ids(store: Columns, lengths: np.ndarray, offsets: np.ndarray) -> None:
+    """Where rows say which episode they are of, an episode's rows agree."""
+    for name in ("ep_idx", "episode_idx"):
+        if name not in store.columns:
+            continue
+        ids = store.read(name).reshape(-1)
+        start = np.repeat(offsets, lengths)
+        rows = start + np.arange(len(start)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        if rows.max(initial=-1) >= len(ids):
+            raise UserError(f"column {name!r} of {store.path} has {len(ids)} rows, too few for its episodes; {AGAIN}")
+        wrong = ids[rows] != ids[start]
+        if wrong.any():
+            row, first = int(rows[wrong.argmax()]), int(start[wrong.argmax()])
+            raise UserError(
+                f"rows {first} and {row} of {store.path} are of one episode by ep_offset and ep_len, but of episodes "
+                f"{ids[first]} and {ids[row]} by {name!r}; {AGAIN}"
+            )
 
 
 def check_actions(path: Path, actions: np.ndarray, lengths: np.ndarray, offsets: np.ndarray) -> None:

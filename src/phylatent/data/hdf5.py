@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import hdf5plugin  # noqa: F401  registers Blosc, which published frames are compressed with
 import numpy as np
 
 from phylatent.errors import UserError
 from phylatent.records import atomic
+
+with contextlib.suppress(ImportError):  # without it plain files are still read, and others say what is missing
+    import hdf5plugin  # noqa: F401  registers Blosc, which published frames are compressed with
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # Chunk indices of HDF5 1.10: they find one frame among millions directly. Every h5py in use reads them.
@@ -31,7 +33,7 @@ class HDF5Store:
         self._cache_bytes = 2**20
         with _open(path) as file:
             try:
-                datasets = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
+                datasets = _datasets(file)
                 self.columns: dict[str, tuple[tuple[int, ...], np.dtype]] = {
                     name: (item.shape, item.dtype) for name, item in datasets.items()
                 }
@@ -52,9 +54,9 @@ class HDF5Store:
             raise self._damaged(name, start, error) from error
 
     def frames(self, rows: np.ndarray) -> np.ndarray:
-        """uint8 [N, H, W, 3] of the given rows, in their order, which may repeat."""
+        """Frames [N, …] of the given rows, in their order, which may repeat."""
         pixels = self._handle()["pixels"]
-        frames = np.empty((rows.size, *pixels.shape[1:]), dtype=np.uint8)
+        frames = np.empty((rows.size, *pixels.shape[1:]), dtype=pixels.dtype)
         # In the file's own order, since neighbours may share a chunk; row by row, since h5py is slow at lists of rows.
         for position in np.argsort(rows, kind="stable"):
             try:
@@ -70,6 +72,11 @@ class HDF5Store:
         return self._file
 
     def _damaged(self, column: str, row: int, error: OSError) -> UserError:
+        if missing := _missing_filter(self._handle()[column]):
+            return UserError(
+                f"column {column!r} of {self.path} is compressed with HDF5 filter {missing}, which is not available here; "
+                f"pip install --upgrade hdf5plugin, or write the file with another filter"
+            )
         return UserError(
             f"column {column!r} of {self.path} cannot be read at row {row}: the file is damaged; "
             f"collect or download it again ({_first_line(error)})"
@@ -114,7 +121,7 @@ def _open(path: Path, **settings: Any) -> h5py.File:
         with path.open("rb") as handle:
             start = handle.read(len(ZSTD_MAGIC))
         if start == ZSTD_MAGIC:
-            raise UserError(f"{path} is a zstd archive; unpack it first: `unzstd {path}`")
+            raise UserError(f"{path} is a zstd archive; unpack it first: `phylatent import {path}`")
         found = "empty" if not start else "not an HDF5 file, or one without its beginning"
         raise UserError(f"{path} is {found}; data= expects an HDF5 file as `phylatent collect` writes it")
     try:
@@ -131,6 +138,24 @@ def _open(path: Path, **settings: Any) -> h5py.File:
             f"{path} cannot be opened: it is damaged, or was not closed by the program that wrote it; "
             f"collect or download it again ({_first_line(error)})"
         ) from error
+
+
+def _datasets(group: h5py.Group, prefix: str = "", depth: int = 2) -> dict[str, h5py.Dataset]:
+    """Datasets with rows, by their path: a column whose name has a slash is a dataset in a group."""
+    found: dict[str, h5py.Dataset] = {}
+    for name, item in group.items():
+        if isinstance(item, h5py.Dataset):
+            found |= {prefix + name: item} if item.shape else {}
+        elif isinstance(item, h5py.Group) and depth > 1:
+            found |= _datasets(item, f"{prefix}{name}/", depth - 1)
+    return found
+
+
+def _missing_filter(dataset: h5py.Dataset) -> str | None:
+    settings = dataset.id.get_create_plist()
+    filters = (settings.get_filter(position) for position in range(settings.get_nfilters()))
+    missing = [(code, name) for code, _, _, name in filters if not h5py.h5z.filter_avail(code)]
+    return f"{missing[0][0]} ({missing[0][1].decode() or 'without a name'})" if missing else None
 
 
 def _first_line(error: BaseException) -> str:

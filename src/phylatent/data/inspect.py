@@ -30,7 +30,7 @@ def inspect_data(path: str | Path, task: TaskSpec, clip_steps: int = 25) -> dict
         "transitions": transitions,
         "episodes": len(episodes.lengths),
         "steps_per_episode": transitions / len(episodes.lengths),
-        "gib": episodes.path.stat().st_size / 2**30,
+        "gib": stored_bytes(episodes.path) / 2**30,
         "frame_size": list(episodes.frame_shape[:2]),
         "frame_stride": episodes.frame_stride,
         "columns": {name: describe_column(episodes, name) for name in sorted(episodes.store.columns)},
@@ -40,7 +40,14 @@ def inspect_data(path: str | Path, task: TaskSpec, clip_steps: int = 25) -> dict
         "turning_windows": changing_windows(episodes, task, task.turning_dims, task.turning_tolerance, clip_steps),
         "clip_steps": clip_steps,
         "fingerprint": episodes.fingerprint(),
+        "notes": list(episodes.store.notes),
     }
+
+
+def stored_bytes(path: Path) -> int:
+    """A Lance table is a directory."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def describe_column(episodes: Episodes, name: str) -> dict[str, Any]:

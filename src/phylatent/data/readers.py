@@ -7,35 +7,24 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
-from phylatent.data import checks
+from phylatent.data import checks, lance
 from phylatent.data.hdf5 import HDF5Store
+from phylatent.data.lance import LanceStore
+from phylatent.data.view import View
 from phylatent.errors import UserError
 from phylatent.schema import AS_PUBLISHED, Row, TaskSpec
 
-SUFFIXES = (".h5", ".hdf5")
-
-
-class Store(Protocol):
-    """A file format: what a reader must offer. It must pickle, and open its own handles in a forked process."""
-
-    path: Path
-    columns: dict[str, tuple[tuple[int, ...], np.dtype]]
-    attributes: dict[str, Any]
-
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray: ...
-
-    def frames(self, rows: np.ndarray) -> np.ndarray: ...
+SUFFIXES = (".h5", ".hdf5", lance.SUFFIX)
 
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
     """Checked episodes: small columns in memory, frames read when asked for."""
 
-    store: Store
+    store: View
     lengths: np.ndarray
     """int64 [E]: rows of each episode."""
     offsets: np.ndarray
@@ -87,17 +76,21 @@ class Episodes:
 
 
 def open_episodes(path: str | Path, task: TaskSpec) -> Episodes:
-    store: Store = HDF5Store(locate(Path(path), task))
+    file = locate(Path(path), task)
+    store = View(LanceStore(file) if file.suffix == lance.SUFFIX and file.is_dir() else HDF5Store(file), task)
     task_name = store.attributes.get("task")
     checks.check_task(store.path, task_name, task)
     checks.check_columns(store, task)
+    checks.check_kinds(store, task)
     frame_stride = int(store.attributes.get("frame_stride", 1))
     checks.check_dimensions(store, task, frame_stride)
     checks.check_pixels(store)
-    lengths = store.read("ep_len").astype(np.int64)
-    offsets = store.read("ep_offset").astype(np.int64)
+    lengths = checks.whole_numbers(store, "ep_len")
+    offsets = checks.whole_numbers(store, "ep_offset")
     frames_shape = store.columns["pixels"][0]
     checks.check_episode_table(store.path, lengths, offsets, rows=frames_shape[0])
+    checks.check_episode_ids(store, lengths, offsets)
+    store.frames(offsets[:1])  # a frame that cannot be decompressed is better known now than an hour into a training
     actions = store.read("action").astype(np.float32)
     checks.check_actions(store.path, actions, lengths, offsets)
     actions[offsets + lengths - 1] = 0.0
@@ -115,7 +108,7 @@ def open_episodes(path: str | Path, task: TaskSpec) -> Episodes:
     )
 
 
-def read_targets(store: Store, task: TaskSpec) -> np.ndarray:
+def read_targets(store: View, task: TaskSpec) -> np.ndarray:
     """S of tab:physical_targets, float32 [R, d_s]."""
     parts = [store.read(name) for name in task.target.columns]
     targets = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1).astype(np.float32)
@@ -126,16 +119,18 @@ def read_targets(store: Store, task: TaskSpec) -> np.ndarray:
 
 def locate(path: Path, task: TaskSpec) -> Path:
     """The data file that `data=` means: itself, or the only one in a directory."""
-    if path.is_file():
+    if path.is_file() or (path.is_dir() and path.suffix == lance.SUFFIX):
         return path
     again = f"`phylatent collect task={task.name}` makes one"
     if not path.is_dir():
         _check_not_in_progress(path.with_name(path.name + ".parts"), path)
         raise UserError(f"there is no data file {path}; check data=, or collect first: {again}")
-    files = sorted(file for suffix in SUFFIXES for file in path.glob(f"*{suffix}"))
+    files = sorted(file for suffix in SUFFIXES for file in path.glob(f"*{suffix}") if not file.name.startswith("."))
     if not files:
         for parts in sorted(path.glob("*.parts")):
             _check_not_in_progress(parts, parts.with_suffix(""))
+        for archive in sorted(path.glob("*.zst")):
+            raise UserError(f"directory {path} holds an archive only; unpack it first: `phylatent import {archive}`")
         raise UserError(f"directory {path} holds no {' or '.join(SUFFIXES)} file; check data=, or collect first: {again}")
     if len(files) > 1:
         names = ", ".join(file.name for file in files)

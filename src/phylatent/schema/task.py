@@ -79,6 +79,8 @@ class TaskSpec:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
     """Columns recorded beside `pixels` and `action`; together they are enough to restore a state."""
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Column → what other people's files call it, read where it is missing under its own name."""
     moving_dims: tuple[int, ...] = ()
     """Target dimensions of the thing the task wants moved (`inspect` counts the windows in which it does)."""
     moving_tolerance: float = 0.0
