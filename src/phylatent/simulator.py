@@ -66,7 +66,16 @@ class Simulator:
 
     def restore(self, row: Row) -> None:
         assert self.task.restore is not None
-        self.task.restore(self.env, row)
+        try:
+            self.task.restore(self.env, row)
+        except KeyError as error:
+            name = error.args[0]
+            if name in row or name not in self.task.columns:
+                raise
+            raise UserError(
+                f"the data has no column {name!r}, which task {self.task.name!r} needs to restore a state; "
+                f"use data that has it, or collect some: `phylatent collect task={self.task.name}`"
+            ) from error
 
     def frame(self) -> np.ndarray:
         """The rendered state, uint8 [size, size, 3]; as published it is scaled as stable-worldmodel's own wrapper does it."""

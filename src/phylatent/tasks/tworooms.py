@@ -136,6 +136,7 @@ TASK = TaskSpec(
     },
     episode_steps=100,
     columns=("proprio", "state", "goal_state"),
+    aliases={"proprio": ("pos_agent",), "state": ("pos_agent",), "goal_state": ("pos_target",)},
     moving_dims=(0, 1),
     moving_tolerance=1.0,
     presets={"paper": {"train": {"max_steps_per_epoch": 10_000}}},
