@@ -49,7 +49,8 @@ class DiagnoseConfig:
         check(list(self.horizons) == sorted(self.horizons), "diagnose.horizons must ascend: the last one is the headline's")
 
 
-PLAN_PROTOCOLS = ("paper", "moderate", "strict")
+PLAN_PROTOCOLS = ("paper", "object", "moderate", "strict")
+"""All there are, in the order of tables and pages; a task declares those that mean something there."""
 POLICIES = ("model", "random", "nothing", "expert")
 HISTORIES = ("executed", "recorded")
 

@@ -104,7 +104,7 @@ class TaskSpec:
     with_goal: Callable[[Row, Row], Row] | None = None
     """(row, another row) → the first one, with the other's state as its goal."""
     rules: Mapping[str, Rule] = field(default_factory=dict)
-    """What a planning protocol asks of this task: `paper`, `moderate`, `strict`."""
+    """What a planning protocol asks of this task: `paper`, `moderate`, `strict`; `object` where one is pushed."""
     distance: Callable[[Row, Row], float] | None = None
     """(row, the row that holds its goal) → how far it is from being solved, in `distance_unit`."""
     distance_unit: str = ""
