@@ -62,6 +62,10 @@ VARIANTS = {
     "lewm": "pred sigreg",
     "phylatent": "pred sigreg svic psg fra casc ld",
     "phylatent-circular": "pred sigreg svic psg fra casc ld",
+    "subjepa": "pred subspaces",
+    "smwm": "pred inverse",
+    "sdjepa": "pred sigreg contrast",
+    "pldm": "pred covariance smoothness variance variance_time",
     "no-psg-fra": "pred sigreg svic casc ld",
     "no-svic": "pred sigreg psg fra casc ld",
     "no-casc-ld": "pred sigreg svic psg fra",
@@ -76,6 +80,34 @@ def test_variants() -> None:
     assert set(available("variants")) == set(VARIANTS)
     for name, terms in VARIANTS.items():
         assert " ".join(compose(variant=name).terms) == terms
+
+
+# Per task: K of Sub-JEPA, λ of SMWM.
+SIBLINGS = {"cube": (32, 1.0), "tworooms": (32, 0.1), "reacher": (32, 5.0), "pusht": (16, 30.0)}
+
+
+@pytest.mark.parametrize("preset", ["paper", "laptop"])
+@pytest.mark.parametrize("task", SIBLINGS)
+def test_the_sibling_methods(task: str, preset: str) -> None:
+    subjepa, smwm, sdjepa, pldm = (compose(task, preset, variant) for variant in ("subjepa", "smwm", "sdjepa", "pldm"))
+    assert not any(config.objectives["pred"].stop_gradient for config in (subjepa, smwm, sdjepa, pldm))
+    subspaces, count = subjepa.objectives["subspaces"], SIBLINGS[task][0]
+    assert (subspaces.weight, subspaces.count, subspaces.directions) == (0.09, count, 1024 if preset == "paper" else 32)
+    assert smwm.objectives["inverse"].weight == SIBLINGS[task][1]
+    assert (smwm.clip.context, smwm.clip.frames) == (1, 2)
+    assert (sdjepa.objectives["sigreg"].weight, sdjepa.objectives["sigreg"].skip) == (0.09, 2)
+    contrast = sdjepa.objectives["contrast"]
+    assert (contrast.weight, contrast.dims, contrast.margin) == (0.1, 2, 0.2)
+    weights = [pldm.objectives[name].weight for name in ("variance", "variance_time", "covariance", "smoothness")]
+    assert weights == [18, 0.7, 12, 0.2]
+
+
+def test_a_variant_has_its_say_in_a_preset() -> None:
+    """SMWM's batch and rate are its own under `paper`; elsewhere the preset's budget holds for every variant alike."""
+    ours = compose(preset="paper", variant="smwm").train
+    assert (ours.batch_size, ours.lr) == (256, 1e-4)
+    assert compose(preset="laptop", variant="smwm").train == compose(preset="laptop", variant="lewm").train
+    assert compose(preset="paper", variant="smwm", overrides=["train.lr=1e-3"]).train.lr == 1e-3
 
 
 def test_the_command_line_wins_and_types_are_checked() -> None:
@@ -105,6 +137,9 @@ def test_the_command_line_wins_and_types_are_checked() -> None:
         ("svic.weight=-1", "not negative"),
         ("casc.weight=nan", "casc.weight is nan"),
         ("psg.angles=sine", "psg.angles is 'sine'; it must be one of raw, circular"),
+        ("sigreg.skip=-1", "sigreg.skip is -1; it must be at least 0"),
+        ("subspaces.count=0", "subspaces takes a count of at least 1"),
+        ("contrast.dims=0", "contrast.dims is 0; it must be at least 1"),
         ("sigreg.knots=1", "at least 1 direction and 2 knots"),
         ("train.lr=inf", "train.lr is inf"),
         ("train.weight_decay=-1", "train.weight_decay is -1.0; it must be at least 0"),

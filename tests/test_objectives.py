@@ -12,12 +12,13 @@ from phylatent import build, compose
 from phylatent.draws import Draws
 from phylatent.objectives import TERMS
 from phylatent.objectives.term import Dims, Sequences
+from training_runs import EVERY_TERM, WEIGHTS
 
 
 @pytest.fixture(scope="module")
 def graph():
     """Away from initialisation: AdaLN-zero hides the action, and then no gradient can reach it."""
-    return awake(build(compose(preset="smoke", overrides=["model.dropout=0"])))
+    return awake(build(compose(preset="smoke", overrides=[*EVERY_TERM, "model.dropout=0"])))
 
 
 def awake(graph):
@@ -36,6 +37,8 @@ def batch_of(size: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 DRAWS = Draws(0, 1, torch.device("cpu"))
 
+SIBLINGS = ("contrast", "covariance", "inverse", "smoothness", "subspaces", "variance", "variance_time")
+
 # Which parts of the graph an objective trains, by the stop-gradients of its equation.
 TRAINS = {
     "pred": {"encoder", "projector", "action_encoder", "predictor", "pred_proj"},
@@ -45,6 +48,7 @@ TRAINS = {
     "fra": {"encoder", "projector", "action_encoder", "predictor", "pred_proj"},
     "casc": {"encoder", "projector", "action_encoder", "predictor", "pred_proj"},
     "ld": {"encoder", "projector", "action_encoder", "predictor", "pred_proj"},
+    **{name: {"encoder", "projector"} for name in SIBLINGS},
 }
 
 
@@ -128,6 +132,7 @@ MOVES = {
     "fra": {"z_predicted", "c"},
     "casc": {"z_context"},
     "ld": {"z_predicted", "c"},
+    **{name: {"z"} for name in SIBLINGS},
 }
 
 
@@ -135,7 +140,7 @@ MOVES = {
 def test_which_inputs_an_objective_moves(name: str) -> None:
     """Both sides of every stop-gradient: what is detached gets nothing, everything else gets something."""
     margin = ["casc.margin_scale=100", "casc.max_margin=100"]  # so large that CASC is never satisfied
-    overrides = ["model.dropout=0", "pred.stop_gradient=true", *margin]
+    overrides = [*EVERY_TERM, "model.dropout=0", "pred.stop_gradient=true", *margin]
     graph = awake(build(compose(preset="smoke", overrides=overrides))).train()
     seq = sequences(torch.float32, size=6)
     leaves = {
@@ -162,8 +167,7 @@ def test_without_its_stop_gradient_the_prediction_moves_the_target() -> None:
 
 def test_total_is_the_weighted_sum(graph) -> None:
     losses = graph.train()(*batch_of(4), DRAWS)
-    weights = {"pred": 1, "sigreg": 0.09, "svic": 0.03, "psg": 0.2, "fra": 0.08, "casc": 0.02, "ld": 0.01}
-    assert losses.total.item() == pytest.approx(sum(weights[name] * loss.item() for name, loss in losses.terms.items()))
+    assert losses.total.item() == pytest.approx(sum(WEIGHTS[name] * loss.item() for name, loss in losses.terms.items()))
 
 
 def test_counterfactual_pass_shares_dropout_masks(monkeypatch) -> None:
@@ -194,31 +198,35 @@ def test_extra_passes_do_not_touch_running_statistics() -> None:
         assert torch.equal(tensor, states["phylatent"][name]), name
 
 
-@pytest.mark.parametrize("step", [1, 50])
+@pytest.fixture(scope="module")
+def whole():
+    """A graph of every term in training, and what it was initialised with."""
+    graph = build(compose(preset="smoke", overrides=EVERY_TERM)).train()
+    return graph, {name: tensor.clone() for name, tensor in graph.state_dict().items()}
+
+
 @pytest.mark.parametrize("removed", [name for name in TERMS if name != "pred"])
-def test_removing_a_term_leaves_the_others_alone(removed: str, step: int) -> None:
-    """Initial parameters, draws and losses of every other term: equal to the bit."""
-    data, draws = batch_of(4), Draws(0, step, torch.device("cpu"))
-    whole = build(compose(preset="smoke")).train()
-    without = build(compose(preset="smoke", overrides=[f"{removed}.weight=0"])).train()
+def test_removing_a_term_leaves_the_others_alone(whole, removed: str) -> None:
+    """Initial parameters, draws and losses of every other term, early and late: equal to the bit."""
+    graph, reference = whole
+    without = build(compose(preset="smoke", overrides=[*EVERY_TERM, f"{removed}.weight=0"])).train()
     assert removed not in without.terms
-    reference = whole.state_dict()
     assert all(torch.equal(tensor, reference[name]) for name, tensor in without.state_dict().items())
-    expected, found = whole(*data, draws).terms, without(*data, draws).terms
-    assert removed not in found
-    assert set(found) == set(expected) - {removed}
-    assert all(torch.equal(found[name], expected[name]) for name in found)
+    for step in (1, 50):
+        draws = Draws(0, step, torch.device("cpu"))
+        expected, found = (one(*batch_of(4), draws).terms for one in (graph, without))
+        assert set(found) == set(expected) - {removed}
+        assert all(torch.equal(found[name], expected[name]) for name in found)
 
 
-def test_a_term_sees_other_draws_at_another_step() -> None:
-    graph = build(compose(preset="smoke")).train()
+def test_a_term_sees_other_draws_at_another_step(whole) -> None:
     data = batch_of(4)
-    first, second = (graph(*data, Draws(0, step, torch.device("cpu"))).terms for step in (1, 2))
-    for name in ("sigreg", "svic", "casc", "ld"):
+    first, second = (whole[0](*data, Draws(0, step, torch.device("cpu"))).terms for step in (1, 2))
+    for name in ("sigreg", "svic", "casc", "ld", "subspaces"):
         assert not torch.equal(first[name], second[name]), name
 
 
 def test_every_term_names_itself_and_its_settings() -> None:
-    assert list(TERMS) == ["pred", "sigreg", "svic", "psg", "fra", "casc", "ld"]
+    assert list(TERMS) == list(WEIGHTS)
     for term in TERMS.values():
-        term(term.Settings(), Dims(latent=48, target=2))
+        term(term.Settings(), Dims(latent=48, target=2, action=10))

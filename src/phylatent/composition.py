@@ -1,4 +1,5 @@
-"""A run's configuration: defaults ← task ← preset ← the task's say in that preset ← variant ← command line."""
+"""A run's configuration: defaults ← task ← preset ← the task's say in that preset ← variant ← the variant's say in that preset
+← command line."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ ALIASES = {"svip": "svic", "casp": "casc"}
 TEXTS = ("data", "device")
 """Keys whose value is taken as it stands: a file may be called 007."""
 
-
 LIKE = "tworooms"
 """The task whose weights a user's own task has where it says nothing."""
+
 
 def available(kind: str) -> list[str]:
     """The names of the shipped `presets` or `variants`."""
@@ -46,6 +47,8 @@ def compose(
     `task` is a name, or the path of a file that declares one.
     """
     spec = get_task(task)
+    method = _shipped("variant", variant)
+    method_presets = method.pop("presets", {})
     layers: list[Mapping[str, Any]] = [
         {"task": spec.name, "task_file": task_file(spec.name), "preset": preset, "variant": variant},
         all_tasks()[LIKE].objectives,
@@ -53,7 +56,8 @@ def compose(
         spec.settings,
         _shipped("preset", preset),
         spec.presets.get(preset, {}),
-        _shipped("variant", variant),
+        method,
+        method_presets.get(preset, {}),
     ]
     return _resolve(layers, overrides)
 

@@ -11,6 +11,7 @@ import pkgutil
 from phylatent.objectives.term import Term
 
 ORDER = ("pred", "sigreg", "svic", "psg", "fra", "casc", "ld")
+"""The paper's; the sibling methods' come after them."""
 
 
 def _find() -> dict[str, type[Term]]:

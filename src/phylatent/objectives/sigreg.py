@@ -13,11 +13,11 @@ from phylatent import distributed
 from phylatent.draws import Draws
 from phylatent.errors import UserError
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import Sequences, Term, TermSettings
+from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
 
 
 def unit_directions(normal_DM: Tensor) -> Tensor:
-    return normal_DM / normal_DM.norm(dim=0, keepdim=True)
+    return normal_DM / normal_DM.norm(dim=-2, keepdim=True)
 
 
 def sigreg(z_BTD: Tensor, directions_DM: Tensor, *, knots: int = 17, t_max: float = 3.0) -> Tensor:
@@ -46,8 +46,12 @@ class SigregSettings(TermSettings):
     weight: float = 0.09
     directions: int = 1024
     knots: int = 17
+    skip: int = 0
+    """How many of the first dimensions it leaves free, as SD-JEPA does."""
 
     def __post_init__(self) -> None:
+        if self.skip < 0:
+            raise UserError(f"sigreg.skip is {self.skip}; it must be at least 0")
         if self.directions < 1 or self.knots < 2:
             raise UserError(f"sigreg takes at least 1 direction and 2 knots; got {self.directions} and {self.knots}")
 
@@ -56,6 +60,11 @@ class Sigreg(Term):
     name = "sigreg"
     Settings = SigregSettings
 
+    def __init__(self, settings: SigregSettings, dims: Dims) -> None:
+        super().__init__(settings, dims)
+        if settings.skip >= dims.latent:
+            raise UserError(f"sigreg.skip is {settings.skip}, but the latent has {dims.latent} dimensions; leave it some")
+
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
-        directions = unit_directions(draws.normal(seq.z_BTD.shape[-1], self.settings.directions))
-        return sigreg(seq.z_BTD, directions, knots=self.settings.knots)
+        z = seq.z_BTD[..., self.settings.skip :]
+        return sigreg(z, unit_directions(draws.normal(z.shape[-1], self.settings.directions)), knots=self.settings.knots)

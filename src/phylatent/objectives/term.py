@@ -26,6 +26,8 @@ class TermSettings:
 class Dims:
     latent: int
     target: int
+    action: int
+    """Of an action block."""
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,8 @@ TASK = TaskSpec(
         "svic": {"weight": 0.060, "brightness": 0.012, "channel": 0.008},
         "casc": {"weight": 0.010, "action_noise": 0.015, "margin_scale": 0.018, "max_margin": 0.25},
         "ld": {"weight": 0.005, "sigma_min": 0.05, "sigma_max": 0.10},
+        "inverse": {"weight": 30.0},
+        "subspaces": {"count": 16},
     },
     episode_steps=125,
     columns=("state", "proprio", "block_motion", "goal_state"),

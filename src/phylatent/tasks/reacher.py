@@ -178,6 +178,7 @@ TASK = TaskSpec(
         "svic": {"weight": 0.030, "brightness": 0.012, "channel": 0.008},
         "casc": {"weight": 0.015, "action_noise": 0.025, "margin_scale": 0.025, "max_margin": 0.35},
         "ld": {"weight": 0.005, "sigma_min": 0.05, "sigma_max": 0.10},
+        "inverse": {"weight": 5.0},
     },
     episode_steps=200,
     columns=("observation", "qpos", "qvel", "target_pos", "goal_qpos"),

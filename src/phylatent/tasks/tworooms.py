@@ -133,6 +133,7 @@ TASK = TaskSpec(
         "svic": {"weight": 0.03, "brightness": 0.030, "channel": 0.020},
         "casc": {"weight": 0.02, "action_noise": 0.100, "margin_scale": 0.080, "max_margin": 1.00},
         "ld": {"weight": 0.01, "sigma_min": 0.05, "sigma_max": 0.35},
+        "inverse": {"weight": 0.1},
     },
     episode_steps=100,
     columns=("proprio", "state", "goal_state"),

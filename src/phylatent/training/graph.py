@@ -102,7 +102,7 @@ def build(config: Config, action: Normaliser | None = None, target: Normaliser |
         seed=config.seed,
     )
     periods = target_periods(config)
-    dims = Dims(latent=config.model.width, target=task.target.dim + len(periods))
+    dims = Dims(latent=config.model.width, target=task.target.dim + len(periods), action=world_model.config.block_dim)
     terms = {}
     for name in config.terms:
         with seeded_init(config.seed, name):
