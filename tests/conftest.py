@@ -13,6 +13,8 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 import pytest
 import torch
 
+from own_tasks import WriteTask, writer
+from phylatent import tasks
 from training_runs import STEPS, finish
 
 torch.set_num_threads(2)
@@ -63,3 +65,13 @@ def uninterrupted(arguments: list[str], tmp_path_factory: pytest.TempPathFactory
     done = finish(*arguments, f"out={directory}")
     assert done.returncode == 0, done.stderr
     return directory
+
+
+@pytest.fixture
+def task_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WriteTask]:
+    """Writes tasks of a user's own, in a process that knows none yet and forgets them afterwards."""
+    monkeypatch.setattr(tasks, "_own", {})
+    monkeypatch.delenv(tasks.VARIABLE, raising=False)
+    tasks._entry_points.cache_clear()
+    yield writer(tmp_path)
+    tasks._entry_points.cache_clear()

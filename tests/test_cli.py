@@ -76,7 +76,7 @@ def assert_user_mistake(done: subprocess.CompletedProcess, sentence: str) -> Non
         (["collect", "task=cube"], "cube"),
         (["collect", "seed=0,1"], "collect takes one seed"),
         (["inspect", "nowhere.h5"], "nowhere.h5"),
-        (["doctor", "task=tworooms"], "doctor takes out= only"),
+        (["doctor", "variant=lewm"], "doctor takes task= and out= only"),
         (["demo", "task=cube"], "demo runs lewm and phylatent on tworooms"),
         (["demo", "plan.protocol=[strict]"], "demo plans and diagnoses by the paper's protocol"),
         (["demo", "quick=perhaps"], "quick=perhaps: expected true or false"),

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,18 @@ class Verdict:
     advice: str = ""
 
 
+Outcome = tuple[bool, str, str]
+"""Whether it is as it should be, what was found, what to do."""
+
+
+def right(found: str) -> Outcome:
+    return True, found, ""
+
+
+def wrong(found: str, advice: str) -> Outcome:
+    return False, found, advice
+
+
 class Bench:
     """A task, one recorded episode of it, and a second simulator to repeat it in."""
 
@@ -61,95 +73,96 @@ class Bench:
         return physical_target(self.task, row).astype(np.float64)
 
 
-def environment(bench: Bench) -> Verdict:
+def environment(bench: Bench) -> Outcome:
     simulator, task = bench.simulator(), bench.task
     space = simulator.env.action_space
     low, high = getattr(space, "low", None), getattr(space, "high", None)
     if low is None or high is None:
         advice = "phylatent plans continuous actions; wrap or choose an environment with a Box action space"
-        return Verdict("environment", False, f"its actions are {space}", advice)
+        return wrong(f"its actions are {space}", advice)
     if np.shape(low) != (task.action_dim,):
         advice = "give action_low and action_high one value for each action dimension"
-        return Verdict("environment", False, f"actions have shape {list(np.shape(low))}, {task.action_dim} declared", advice)
+        return wrong(f"actions have shape {list(np.shape(low))}, {task.action_dim} declared", advice)
     if (np.asarray(task.action_low) < low - 1e-6).any() or (np.asarray(task.action_high) > high + 1e-6).any():
         found = f"bounds {list(task.action_low)} to {list(task.action_high)} declared, {low.tolist()} to {high.tolist()} there"
-        return Verdict("environment", False, found, "declare bounds that the environment does not cut")
-    return Verdict("environment", True, f"{task.env_id} makes, resets and takes {task.action_dim} continuous actions")
+        return wrong(found, "declare bounds that the environment does not cut")
+    return right(f"{task.env_id} makes, resets and takes {task.action_dim} continuous actions")
 
 
-def columns(bench: Bench) -> Verdict:
+def columns(bench: Bench) -> Outcome:
     simulator, task = bench.simulator(), bench.task
     row = simulator.columns()
     missing = [name for name in task.columns if name not in row]
     if missing:
-        return Verdict("columns", False, f"read_columns gives no {missing[0]!r}", "let it, or take it out of columns")
+        return wrong(f"read_columns gives no {missing[0]!r}", "let it, or take it out of columns")
     odd = [name for name in task.columns if np.asarray(row[name]).dtype.kind not in "iufb"]
     if odd:
-        return Verdict("columns", False, f"{odd[0]!r} holds no numbers", "columns are arrays of numbers")
+        return wrong(f"{odd[0]!r} holds no numbers", "columns are arrays of numbers")
     sizes = {name: np.size(row[name]) for name in task.target.columns}
     if sum(sizes.values()) != task.target.dim:
         found = f"the physical target's columns hold {sizes}, but {task.target.dim} dimensions are named"
-        return Verdict("columns", False, found, "name each dimension in PhysicalTarget.names")
+        return wrong(found, "name each dimension in PhysicalTarget.names")
     if not np.isfinite(bench.target(row)).all():
-        return Verdict("columns", False, f"the physical target is {bench.target(row).tolist()} after a reset")
+        return wrong(f"the physical target is {bench.target(row).tolist()} after a reset", "read finite numbers")
     before = {name: np.array(row[name]) for name in task.columns}
     for _ in range(3):
         simulator.step(np.asarray(task.action_high, dtype=np.float32))
     changed = [name for name in task.columns if not np.array_equal(row[name], before[name], equal_nan=True)]
     if changed:
         found = f"{changed[0]!r} of an earlier row changed when the environment stepped"
-        return Verdict("columns", False, found, "read_columns must return copies: np.array(…, copy=True)")
-    return Verdict("columns", True, f"{', '.join(task.columns)}; physical target: {', '.join(task.target.names)}")
+        return wrong(found, "read_columns must return copies: np.array(…, copy=True)")
+    return right(f"{', '.join(task.columns)}; physical target: {', '.join(task.target.names)}")
 
 
-def behaviour(bench: Bench) -> Verdict:
+def behaviour(bench: Bench) -> Outcome:
     actions, task = bench.episode["action"][:-1], bench.task
     if actions.shape[1] != task.action_dim or not np.isfinite(actions).all():
         found = f"its actions have {actions.shape[1]} finite values or fewer, {task.action_dim} declared"
-        return Verdict("behaviour", False, found, "return a finite value for each action dimension")
+        return wrong(found, "return a finite value for each action dimension")
     low, high = np.asarray(task.action_low), np.asarray(task.action_high)
     if (actions < low - 1e-6).any() or (actions > high + 1e-6).any():
         found = f"actions reach from {actions.min(axis=0).tolist()} to {actions.max(axis=0).tolist()}"
-        return Verdict("behaviour", False, found, "clip them to the bounds: what is recorded must be what was done")
+        return wrong(found, "clip them to the bounds: what is recorded must be what was done")
     if (np.ptp(actions, axis=0) == 0).any():
-        return Verdict("behaviour", False, "an action dimension never changes", "explore every dimension")
+        return wrong("an action dimension never changes", "explore every dimension")
     again = bench.record()
     differs = [name for name, values in again.items() if not np.array_equal(values, bench.episode[name], equal_nan=True)]
     if differs:
         found = f"the same episode recorded twice differs in {', '.join(differs)}"
-        return Verdict("behaviour", False, found, "draw from the rng that behaviour is given, and from nothing else")
-    return Verdict("behaviour", True, f"{STEPS} actions within the bounds, the same when the episode is recorded again")
+        return wrong(found, "draw from the rng that behaviour is given, and from nothing else")
+    return right(f"{STEPS} actions within the bounds, the same when the episode is recorded again")
 
 
-def frames(bench: Bench) -> Verdict:
-    name, pixels = f"frames, {bench.render}", bench.episode["pixels"]
+def frames(bench: Bench) -> Outcome:
+    pixels = bench.episode["pixels"]
     if pixels.shape[1:] != (FRAME_SIZE, FRAME_SIZE, 3) or pixels.dtype != np.uint8:
-        return Verdict(name, False, f"{pixels.dtype} {list(pixels.shape[1:])}", "draw uint8 [height, width, 3]")
+        return wrong(f"{pixels.dtype} {list(pixels.shape[1:])}", "draw uint8 [height, width, 3]")
     if (pixels == pixels[0]).all():
-        return Verdict(name, False, "every frame of an episode is the same", "draw what moves, large enough to be seen")
-    return Verdict(name, True, "drawn, and they change with the state")
+        return wrong("every frame of an episode is the same", "draw what moves, large enough to be seen")
+    return right("drawn, and they change with the state")
 
 
-def restoring(bench: Bench) -> Verdict:
+def restore(bench: Bench) -> Outcome:
     """In an order that leaves nothing of a row's own past in the simulator."""
-    name, simulator = f"restore, {bench.render}", bench.simulator()
-    rows = len(bench.episode["pixels"])
+    simulator, rows = bench.simulator(), len(bench.episode["pixels"])
     for index in np.random.default_rng(SEED).permutation(rows).tolist():
         recorded = bench.row(index)
         simulator.restore(recorded)
         found = simulator.columns()
-        wrong = [c for c in bench.task.columns if not np.array_equal(found[c], recorded[c], equal_nan=True)]
-        if wrong:
-            said = f"row {index} restored reads {wrong[0]} = {_short(found[wrong[0]])}, recorded: {_short(recorded[wrong[0]])}"
-            return Verdict(name, False, said, "restore must set all that read_columns reads, in full precision")
+        differ = [c for c in bench.task.columns if not np.array_equal(found[c], recorded[c], equal_nan=True)]
+        if differ:
+            said = (
+                f"row {index} restored reads {differ[0]} = {_short(found[differ[0]])}, recorded: {_short(recorded[differ[0]])}"
+            )
+            return wrong(said, "restore must set all that read_columns reads, in full precision")
         off = np.abs(simulator.frame().astype(int) - bench.episode["pixels"][index]).max(axis=-1)
         if off.any():
             said = f"row {index} restored is drawn otherwise: {int((off > 0).sum())} pixels differ, by up to {int(off.max())}"
-            return Verdict(name, False, said, "record and restore whatever else the drawing shows")
-    return Verdict(name, True, f"{rows} rows restored: the recorded columns, and the recorded frames to the pixel")
+            return wrong(said, "record and restore whatever else the drawing shows")
+    return right(f"{rows} rows restored: the recorded columns, and the recorded frames to the pixel")
 
 
-def replaying(bench: Bench) -> Verdict:
+def replay(bench: Bench) -> Outcome:
     task, simulator = bench.task, bench.simulator()
     recorded = np.stack([bench.target(bench.row(index)) for index in range(STEPS + 1)])
     spread = np.where(recorded.std(axis=0) > 1e-8, recorded.std(axis=0), 1.0)
@@ -166,11 +179,11 @@ def replaying(bench: Bench) -> Verdict:
     off = f"{worst[dimension]:.2g} of the spread off ({task.target.names[dimension]})"
     found = f"recorded actions from a restored row end up to {off}"
     if worst[dimension] > REPLAY_TOLERANCE or not np.isfinite(worst).all():
-        return Verdict("replay", False, found, "record and restore all that the physics uses: velocities, contacts, counters")
-    return Verdict("replay", True, found)
+        return wrong(found, "record and restore all that the physics uses: velocities, contacts, counters")
+    return right(found)
 
 
-def rules(bench: Bench) -> Verdict:
+def rules(bench: Bench) -> Outcome:
     task = bench.task
     assert task.with_goal is not None
     assert task.distance is not None
@@ -178,43 +191,55 @@ def rules(bench: Bench) -> Verdict:
     asked = task.with_goal(first, later)
     kept = [row[c] for row in (first, asked) for c in task.target.columns]
     if not all(np.array_equal(a, b) for a, b in zip(kept, [bench.row(0)[c] for c in task.target.columns] * 2, strict=True)):
-        return Verdict("rules", False, "with_goal changes the row's own state", "add the goal under a column of its own")
+        return wrong("with_goal changes the row's own state", "add the goal under a column of its own")
     there = task.with_goal(later, later)
     for protocol, rule in task.rules.items():
         if not rule.solved(there):
-            return Verdict(
-                "rules", False, f"a state is not solved under {protocol!r} with itself as its goal", "mend that rule"
-            )
+            return wrong(f"a state is not solved under {protocol!r} with itself as its goal", "mend that rule")
     if abs(task.distance(there, there)) > 1e-3:
         found = f"a state is {task.distance(there, there):.3g} {task.distance_unit} from itself as its goal"
-        return Verdict("rules", False, found, "distance must be 0 there")
+        return wrong(found, "distance must be 0 there")
     pairs = [task.with_goal(bench.row(t), bench.row(t + AHEAD)) for t in range(STEPS - AHEAD + 1)]
     share = float(np.mean([task.rules["paper"].solved(pair) for pair in pairs]))
     found = f"{', '.join(task.rules)}; {share:.0%} of goals {AHEAD} steps ahead are solved at the start"
-    return Verdict("rules", share < 1, found, "" if share < 1 else "no goal asks for anything: ask for more precision")
+    return right(found) if share < 1 else wrong(found, "no goal asks for anything: ask for more precision")
 
 
 def _short(value: np.ndarray) -> str:
     return np.array2string(np.asarray(value), precision=6, threshold=8)
 
 
-def examine_task(task: TaskSpec) -> list[Verdict]:
-    """Every check that can be made; one that breaks is a finding, and the others go on."""
+CHECKS: dict[str, Callable[[Bench], Outcome]] = {
+    "environment": environment,
+    "columns": columns,
+    "behaviour": behaviour,
+    "frames": frames,
+    "restore": restore,
+    "replay": replay,
+    "rules": rules,
+}
+DRAWN = ("frames", "restore")
+"""Checks that look at frames, and so at each way of drawing them."""
+
+
+def examine_task(task: TaskSpec, checks: Sequence[str] = tuple(CHECKS)) -> list[Verdict]:
+    """Every check; one that breaks is a finding, and the others go on."""
     published = Bench(task)
-    checks: list[tuple[Callable[[Bench], Verdict], Bench]] = [(check, published) for check in (environment, columns, behaviour)]
-    for bench in [published] if task.render_fast is None else [published, Bench(task, FAST)]:
-        checks += [(frames, bench), (restoring, bench)]
-    checks += [(replaying, published), (rules, published)]
-    return [_tried(check, bench) for check, bench in checks]
+    verdicts = []
+    for name in checks:
+        verdicts.append(_tried(name, published))
+        if name in DRAWN and task.render_fast is not None:
+            verdicts.append(_tried(name, Bench(task, FAST)))
+    return verdicts
 
 
-def _tried(check: Callable[[Bench], Verdict], bench: Bench) -> Verdict:
+def _tried(name: str, bench: Bench) -> Verdict:
+    title = name if bench.render == AS_PUBLISHED else f"{name}, {bench.render}"
     try:
-        return check(bench)
+        return Verdict(title, *CHECKS[name](bench))
     except Exception as error:  # the declaration's own code can raise anything
-        return Verdict(
-            check.__name__, False, f"{type(error).__name__}: {' '.join(str(error).split())}", "mend what is above first"
-        )
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return Verdict(title, False, said, "mend this, or what is wrong above, first")
 
 
 def check_task(name: str, console: Console, out: Path | None = None) -> bool:
