@@ -215,7 +215,10 @@ TASK = TaskSpec(
     turning_dims=(4,),
     turning_tolerance=math.radians(3),
     settings={"plan": {"iterations": 30}},
-    presets={"paper": {"train": {"max_steps_per_epoch": 10_000}}},
+    presets={
+        "paper": {"train": {"max_steps_per_epoch": 10_000}},
+        "laptop": {"collect": {"episodes": 500}},
+    },
     behaviour=behaviour,
     read_columns=read_columns,
     restore=restore,

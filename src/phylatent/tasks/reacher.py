@@ -184,7 +184,10 @@ TASK = TaskSpec(
     columns=("observation", "qpos", "qvel", "target_pos", "goal_qpos"),
     moving_dims=(0, 1),
     moving_tolerance=JOINT_TOLERANCE,
-    presets={"paper": {"train": {"max_steps_per_epoch": 10_000}}},
+    presets={
+        "paper": {"train": {"max_steps_per_epoch": 10_000}},
+        "laptop": {"collect": {"episodes": 500}, "train": {"steps": 1200}},
+    },
     behaviour=behaviour,
     expert=expert,
     read_columns=read_columns,
