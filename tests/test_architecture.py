@@ -17,7 +17,8 @@ MAY = {
     "errors": set(),
     "schema": {"errors"},
     "records": BASE,
-    "tasks": BASE,
+    "task_files": BASE,
+    "tasks": BASE | {"task_files"},
     "distributed": set(),
     "draws": {"distributed"},
     "machine": BASE,
@@ -35,7 +36,21 @@ MAY = {
     "planning": BASE | {"draws", "simulator", "data", "models", "processes", "machine", "statistics", "records"},
     "report": BASE | {"records", "statistics", "collapse"},
 }
-TOP = {"cli", "request", "collection", "subjects", "judging", "tables", "demo", "doctor", "__init__", "__main__"}
+TOP = {
+    "cli",
+    "request",
+    "collection",
+    "subjects",
+    "judging",
+    "tables",
+    "demo",
+    "doctor",
+    "exchange",
+    "lewm_files",
+    "task_check",
+    "__init__",
+    "__main__",
+}
 
 
 def imports(path: Path) -> set[str]:

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from phylatent.collection import collect, inspect
     from phylatent.composition import compose
+    from phylatent.exchange import export_model, import_model
     from phylatent.judging import diagnose, plan
     from phylatent.models.world_model import WorldModel
     from phylatent.planning.planner import Planner
@@ -23,11 +24,25 @@ _WHERE = {
     "collect": "phylatent.collection",
     "compose": "phylatent.composition",
     "diagnose": "phylatent.judging",
+    "export_model": "phylatent.exchange",
+    "import_model": "phylatent.exchange",
     "inspect": "phylatent.collection",
     "plan": "phylatent.judging",
     "train": "phylatent.training.run",
 }
-__all__ = ["Planner", "WorldModel", "build", "collect", "compose", "diagnose", "inspect", "plan", "train"]
+__all__ = [
+    "Planner",
+    "WorldModel",
+    "build",
+    "collect",
+    "compose",
+    "diagnose",
+    "export_model",
+    "import_model",
+    "inspect",
+    "plan",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

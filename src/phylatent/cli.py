@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 Runs = Annotated[list[str] | None, typer.Argument(metavar="RUN... [KEY=VALUE]...", show_default=False)]
 Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
+Sources = Annotated[list[str] | None, typer.Argument(metavar="SOURCE [KEY=VALUE]...", show_default=False)]
 console = Console()
 
 
@@ -144,10 +145,39 @@ def report(keys: Runs = None) -> None:
     make_report(request.plain, out=request.out, title=title[0] if title else None, console=console)
 
 
-@app.command(epilog="Example: phylatent doctor")
+@app.command("import", epilog="Example: phylatent import quentinll/lewm-tworooms task=tworooms data=data/tworoom.h5")
+def import_(keys: Sources = None) -> None:
+    """Bring in a released LeWM checkpoint (directory, .pt file or Hub id), or unpack published data (.h5.zst, .tar.zst)."""
+    from phylatent.exchange import PACKED, import_data, import_model
+
+    request = parse(keys or [])
+    source = _source(request, "import")
+    if source.endswith(PACKED):
+        _only(request, "import of packed data", ())
+        path = import_data(source, out=request.out, console=console)
+        console.print(f"data: [bold]{escape(str(path))}[/]", soft_wrap=True)
+        return
+    data = _only(request, "import", ("data",), task=True).get("data")
+    path = import_model(source, task=request.choices.get("task"), data=data, out=request.out)
+    console.print(f"model: [bold]{escape(str(path))}[/]", soft_wrap=True)
+
+
+@app.command(epilog="Example: phylatent export runs/tworooms-laptop-phylatent-seed0 format=lewm out=exported")
+def export(keys: Sources = None) -> None:
+    """Write a model as LeWM's config.json and weights.pt, for stable-worldmodel, or as a plain model directory."""
+    from phylatent.exchange import export_model
+
+    request = parse(keys or [])
+    source = _source(request, "export")
+    path = export_model(source, out=request.out, **_only(request, "export", ("format", "keys")))
+    console.print(f"model: [bold]{escape(str(path))}[/]", soft_wrap=True)
+
+
+@app.command(epilog="Example: phylatent doctor   or, for a task of your own: phylatent doctor task=path/to/pendulum.py")
 def doctor(keys: Keys = None) -> None:
     """What this machine has, and what to do about what is missing. With task=: whether its declaration does what it says."""
     from phylatent.doctor import run_doctor
+    from phylatent.task_check import check_task
 
     request = parse(keys or [])
     refuse_plain(request, "doctor")
@@ -156,6 +186,22 @@ def doctor(keys: Keys = None) -> None:
         raise UserError("doctor takes task= and out= only: it looks at the machine, or at a task, not at a configuration")
     if not (run_doctor(console, request.out) if task is None else check_task(task, console, request.out)):
         raise typer.Exit(1)
+
+
+def _source(request: Request, command: str) -> str:
+    if len(request.plain) != 1:
+        raise UserError(f"{command} takes one source; found {len(request.plain)}: phylatent {command} --help shows an example")
+    return request.plain[0]
+
+
+def _only(request: Request, command: str, allowed: tuple[str, ...], *, task: bool = False) -> dict[str, str]:
+    """The settings of a command that has few of its own; anything else would do nothing."""
+    given = {key: value for key, _, value in (text.partition("=") for text in request.overrides)}
+    other = [*(key for key in given if key not in allowed), *(key for key in request.choices if key != "task" or not task)]
+    if other or request.seeds or request.config or request.resume:
+        takes = ", ".join(f"{key}=" for key in (*(("task",) if task else ()), *allowed, "out"))
+        raise UserError(f"{command} takes {takes} and nothing else" + (f"; found {', '.join(other)}" if other else ""))
+    return given
 
 
 def _judging(request: Request) -> dict[str, Any]:
@@ -167,6 +213,7 @@ def _judging(request: Request) -> dict[str, Any]:
         "overrides": request.overrides,
         "seeds": request.seeds,
         "preset": request.choices.get("preset"),
+        "task": request.task_file,
         "out": request.out,
     }
 
@@ -178,7 +225,6 @@ def _configs(request: Request) -> list[Config]:
     if request.config is not None:
         return [load_config(request.config, [*request.overrides, *seed], request.task_file) for seed in seeds]
     return [compose(**request.choices, overrides=[*request.overrides, *seed]) for seed in seeds]
-    from phylatent.task_check import check_task
 
 
 def _speaks() -> bool:
@@ -213,5 +259,4 @@ def main() -> None:
             sentence = "no space left on the disk; nothing was overwritten. Free some space and run the same command again"
     if speaks:
         Console(stderr=True).print(f"[bold red]error:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
-        "task": request.task_file,
     sys.exit(code)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import hf_hub_download
+
 from phylatent.composition import compose, known_keys, load_config
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, split_episodes
 from phylatent.errors import PhylatentError, UserError
+from phylatent.models.lewm_config import is_lewm
 from phylatent.models.world_model import WorldModel
 from phylatent.records import data_path, home
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig, TaskSpec
@@ -20,6 +24,8 @@ from phylatent.tasks import get_task
 from phylatent.training.directory import CONFIG, MODEL
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+OURS = "model.safetensors"
+"""The weights in a model directory of ours."""
 SECTIONS = {"diagnose": DiagnoseConfig, "plan": PlanConfig}
 BESIDE = ("data", "device")
 """Keys that mean something to every judging command."""
@@ -68,16 +74,10 @@ def load_subject(
     """`task_file` is where the file that declares the model's task is now, if it is a user's own and was moved."""
     place = Path(source).expanduser()
     run = run_directory(place)
-    model = _load_model(source, place, run)
+    model = load_model(source)
     trained = _trained(model)
     if model.config.task is None:
         raise UserError(f"{source} does not say which task it is for, so there is nothing to judge it on")
-    config = compose(
-        task.name,
-        preset or trained.get("preset") or "laptop",
-        model.config.variant or "lewm",
-        # A variant's own settings are the training's business; only what judges is asked for here.
-        overrides,
     if model.config.action is None:
         raise UserError(
             f"{source} does not say what its actions are z-scored with; import it again with data=, the data it was trained on"
@@ -86,6 +86,12 @@ def load_subject(
         task = get_task(model.config.task, now=task_file)
     else:
         task = get_task(load_config(run / CONFIG, task=task_file).task)
+    config = compose(
+        task.name,
+        preset or trained.get("preset") or "laptop",
+        model.config.variant or "lewm",
+        # A variant's own settings are the training's business; only what judges is asked for here.
+        overrides,
     )
     episodes = open_episodes(_data(config, run, overrides), task)
     name = run.name if run else place.name
@@ -154,7 +160,10 @@ def run_directory(place: Path) -> Path | None:
     return place.parent if place.name == MODEL and (place.parent / CONFIG).is_file() else None
 
 
-def _load_model(source: str, place: Path, run: Path | None) -> WorldModel:
+def load_model(source: str) -> WorldModel:
+    """The model of a run directory, a model directory or a Hub id."""
+    place = Path(source).expanduser()
+    run = run_directory(place)
     if run is not None:
         if not (run / MODEL).is_dir():
             raise UserError(f"{run} has no exported model yet; finish its training: phylatent train out={run} resume=true")
@@ -162,10 +171,13 @@ def _load_model(source: str, place: Path, run: Path | None) -> WorldModel:
     if place.is_dir():
         if not (place / "config.json").is_file():
             raise UserError(f"{source} is neither a run directory (no {CONFIG}) nor a model directory (no config.json)")
+        if not (place / OURS).is_file():
+            _refuse_lewm(source, place / "config.json")
         return WorldModel.from_pretrained(place)
     if place.exists() or not HUB_ID.fullmatch(source):
         raise UserError(f"{source} is not a run directory, not a model directory, and not a Hub id like owner/name")
     try:
+        _refuse_lewm(source, Path(hf_hub_download(source, "config.json")))
         return WorldModel.from_pretrained(source)
     except PhylatentError:
         raise
@@ -173,6 +185,16 @@ def _load_model(source: str, place: Path, run: Path | None) -> WorldModel:
         raise UserError(
             f"there is no directory {source}, and as a Hub id it could not be loaded: {' '.join(str(error).split())[:200]}"
         ) from error
+
+
+def _refuse_lewm(source: str, config: Path) -> None:
+    """LeWM's layout shares a file name with ours; what it lacks for being judged, `import` adds."""
+    try:
+        described = json.loads(config.read_text())
+    except ValueError:
+        return
+    if isinstance(described, dict) and is_lewm(described):
+        raise UserError(f"{source} is a LeWM checkpoint; import it first: phylatent import {source} task=… data=…")
 
 
 def _trained(model: WorldModel) -> Mapping[str, Any]:
