@@ -114,11 +114,19 @@ def known_keys() -> list[str]:
     return keys
 
 
+def _make_writable(node: DictConfig) -> None:
+    """All the way down: up to OmegaConf 2.3, which Hydra needs, every section has a flag of its own."""
+    OmegaConf.set_readonly(node, False)
+    for key in node:
+        if not OmegaConf.is_missing(node, key) and isinstance(node[key], DictConfig):
+            _make_writable(node[key])
+
+
 def _resolve(layers: Iterable[Mapping[str, Any]], overrides: Sequence[str]) -> Config:
     chosen = _parse(overrides)
     # The schema is read-only because its dataclasses are frozen; merging needs a writable copy of it.
     merged = OmegaConf.structured(_schema())
-    OmegaConf.set_readonly(merged, False)
+    _make_writable(merged)
     for layer in [*layers, chosen]:
         for key in _flat(layer):
             _check_known(key)
