@@ -63,7 +63,7 @@ class _Content(io.RawIOBase):
 
     def __init__(self, handle: BinaryIO, source: Path, progress: Progress | None) -> None:
         self._handle, self._source, self._progress = handle, source, progress
-        self._size = source.stat().st_size
+        self._size, self._reported = source.stat().st_size, 0
         self._pieces = self._decompressed()
         self._rest = memoryview(b"")
         self.announced: int | None = None
@@ -91,10 +91,10 @@ class _Content(io.RawIOBase):
                 yield block
                 block = self._read()
             return
-        size = zstandard.frame_content_size(block)
-        self.announced = size if size > 0 else None
         frame = _new_frame()
         try:
+            size = zstandard.frame_content_size(block)
+            self.announced = size if size > 0 else None
             while block:
                 if piece := frame.decompress(block):
                     yield piece
@@ -108,8 +108,10 @@ class _Content(io.RawIOBase):
 
     def _read(self) -> bytes:
         block = self._handle.read(STEP)
-        if self._progress is not None:
-            self._progress(self._handle.tell(), self._size)
+        done = self._handle.tell()
+        if self._progress is not None and (done - self._reported >= COPY or done == self._size):
+            self._reported = done
+            self._progress(done, self._size)
         return block
 
 

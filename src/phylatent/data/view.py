@@ -122,8 +122,12 @@ class View:
 
 def find_column(name: str, aliases: Iterable[str], columns: Iterable[str]) -> str | None:
     """The column that holds `name` under one of its other names; `/`, `.` and `_` are the same to the writers in use."""
-    plain = {column.replace("/", "_").replace(".", "_"): column for column in columns}
-    return next((plain[other] for other in (name, *aliases) if other in plain), None)
+    found = {_plain(column): column for column in columns}
+    return next((found[_plain(other)] for other in (name, *aliases) if _plain(other) in found), None)
+
+
+def _plain(name: str) -> str:
+    return name.replace("/", "_").replace(".", "_")
 
 
 def find_episodes(path: Path, ids: np.ndarray, steps: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
