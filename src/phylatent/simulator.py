@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import sys
 import warnings
+import weakref
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,13 @@ def prepare_renderer() -> str:
         os.environ.setdefault("MUJOCO_GL", "egl")
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     return os.environ.get("MUJOCO_GL", "default")
+
+
+def _close_renderer(reference: weakref.ref[Any]) -> None:
+    """MuJoCo's renderer must go before its display does, or the interpreter ends in tracebacks."""
+    renderer = getattr(reference(), "_renderer", None)
+    if renderer is not None:
+        renderer.close()
 
 
 class Simulator:
@@ -39,6 +48,7 @@ class Simulator:
             made = self._make()
         # Without wrappers: a time limit must not end an episode that is restored in its midst.
         self.env: Any = made.unwrapped
+        atexit.register(_close_renderer, weakref.ref(self.env))
 
     def _make(self) -> Any:
         import gymnasium
@@ -55,7 +65,10 @@ class Simulator:
             ) from error
 
     def reset(self, seed: int) -> None:
-        self.env.reset(seed=seed)
+        with warnings.catch_warnings():
+            # PushT's spaces hold plain numbers, and Gymnasium would say so in every process.
+            warnings.filterwarnings("ignore", message=".*Casting input x to numpy array")
+            self.env.reset(seed=seed)
 
     def step(self, action: np.ndarray) -> None:
         self.env.step(action)
