@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from phylatent.composition import available
+
 ROOT = Path(__file__).parents[1]
 LABELS = (ROOT / "tests" / "paper_labels.txt").read_text().split()
-HERE, NOT_YET = (ROOT / "docs" / "paper-map.md").read_text().split("## What is not here yet")
+HERE, REST = (ROOT / "docs" / "paper-map.md").read_text().split("## What is not here yet")
+NOT_YET, SIBLINGS = REST.split("## Sibling methods")
 
 
 def rows(text: str) -> dict[str, str]:
@@ -30,7 +33,18 @@ def test_the_list_of_labels_is_the_papers() -> None:
     assert re.findall(r"\\label\{((?:eq|tab|fig):[^}]*)\}", paper.read_text()) == LABELS
 
 
-@pytest.mark.parametrize("label, where", [(k, w) for k, v in rows(HERE).items() for w in re.findall(r"`([^`]+)`", v)])
+def siblings() -> dict[str, str]:
+    return dict(re.findall(r"^\| `([\w-]+)` \|[^|]*\| (.*) \|$", SIBLINGS, re.MULTILINE))
+
+
+def test_every_variant_that_is_no_ablation_is_mapped() -> None:
+    assert siblings().keys() == {name for name in available("variants") if not name.startswith("no-")} - {"lewm", "phylatent"}
+
+
+MAPPED = rows(HERE) | siblings()
+
+
+@pytest.mark.parametrize("label, where", [(k, w) for k, v in MAPPED.items() for w in re.findall(r"`([^`]+)`", v)])
 def test_every_entry_resolves(label: str, where: str) -> None:
     if where.startswith("src/"):
         assert (ROOT / where).is_file()

@@ -20,6 +20,13 @@ TERMS = {
     "fra": "FRA",
     "casc": "CASC",
     "ld": "LD",
+    "contrast": "SD-JEPA, triplet",
+    "covariance": "PLDM, covariance",
+    "inverse": "SMWM, inverse dynamics",
+    "smoothness": "PLDM, smoothness",
+    "subspaces": "Sub-JEPA, SIGReg in subspaces",
+    "variance": "PLDM, variance over the batch",
+    "variance_time": "PLDM, variance over time",
 }
 RANK, READOUT, ERROR = "effective_rank", "r2/", "error/"
 CIRCLES = (f"{READOUT}sin ", f"{READOUT}cos ")
