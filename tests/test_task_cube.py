@@ -19,7 +19,7 @@ from phylatent.planning.protocols import Watch
 from phylatent.schema import AS_PUBLISHED, FAST, Row
 from phylatent.simulator import Simulator
 from phylatent.tasks import get_task
-from phylatent.tasks.cube import misalignment
+from phylatent.tasks.cube import misalignment, render_fast
 
 TASK = get_task("cube")
 UPRIGHT = np.array([1.0, 0.0, 0.0, 0.0])
@@ -214,9 +214,12 @@ def test_frames_as_published_beside_fast_ones_and_neither_shows_the_goal(simulat
     simulator.render = FAST
     assert np.abs(as_published.astype(float) - fast).mean() < 20
     simulator.restore(row_of(episode, 0))
-    red, green, blue = simulator.frame().transpose(2, 0, 1).astype(int)
+    small = simulator.frame()
+    red, green, blue = small.transpose(2, 0, 1).astype(int)
     reddish = (red > 2 * green) & (red > 2 * blue) & (red > 80)
     assert 8 <= reddish.sum() <= 40  # the cube is seen, about 4 pixels wide
+    assert render_fast(simulator.env, 96).std() == pytest.approx(small.std(), rel=0.1)  # another size, and back
+    assert np.array_equal(simulator.frame(), small)
 
 
 def test_joints_alone_restore_other_peoples_rows(simulator: Simulator, episode: Row) -> None:

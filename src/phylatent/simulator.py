@@ -7,7 +7,6 @@ import importlib
 import os
 import sys
 import warnings
-import weakref
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,6 @@ def prepare_renderer() -> str:
         os.environ.setdefault("MUJOCO_GL", "egl")
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     return os.environ.get("MUJOCO_GL", "default")
-
-
-def _close_renderer(reference: weakref.ref[Any]) -> None:
-    """MuJoCo's renderer must go before its display does, or the interpreter ends in tracebacks."""
-    renderer = getattr(reference(), "_renderer", None)
-    if renderer is not None:
-        renderer.close()
 
 
 class Simulator:
@@ -48,7 +40,7 @@ class Simulator:
             made = self._make()
         # Without wrappers: a time limit must not end an episode that is restored in its midst.
         self.env: Any = made.unwrapped
-        atexit.register(_close_renderer, weakref.ref(self.env))
+        self._kept: Any = None
 
     def _make(self) -> Any:
         import gymnasium
@@ -95,10 +87,18 @@ class Simulator:
         if self.render == FAST and self.task.render_fast is not None:
             return self.task.render_fast(self.env, self.frame_size)
         image = np.ascontiguousarray(self.env.render())
+        self._keep_renderer()
         if image.shape[:2] == (self.frame_size, self.frame_size):
             return image
         scaled = Image.fromarray(image).resize((self.frame_size, self.frame_size), Image.Resampling.BILINEAR)
         return np.asarray(scaled)
+
+    def _keep_renderer(self) -> None:
+        """To the end of the process: one that MuJoCo drops earlier deletes textures of whichever other is in use."""
+        renderer = getattr(self.env, "_renderer", None)
+        if renderer is not None and renderer is not self._kept:
+            self._kept = renderer
+            atexit.register(renderer.close)
 
     @staticmethod
     def load(place: str) -> Any:

@@ -96,10 +96,9 @@ def render_fast(env: Any, size: int) -> np.ndarray:
         quality.offsamples, quality.shadowsize, screen.offwidth, screen.offheight = published
         renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
         renderer.scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = 0
-        if drawn is not None:
-            drawn[1].close()
         drawn = env._phylatent_renderer = model, renderer
-        atexit.register(renderer.close)  # left to the interpreter's very end, it would find no display to close
+        # Not sooner, for it would delete textures of whichever other renderer is in use; not later, for its display is gone.
+        atexit.register(renderer.close)
     drawn[1].update_scene(env._data, camera="front_pixels", scene_option=env._scene_option)
     return np.asarray(Image.fromarray(drawn[1].render()).resize((size, size), Image.Resampling.BOX))
 
