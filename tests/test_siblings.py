@@ -76,6 +76,21 @@ def test_the_inverse_head_is_the_methods() -> None:
     assert all(isinstance(layer, torch.nn.ReLU) for layer in head[1::2])
 
 
+def test_a_model_with_one_frame_of_context_takes_history_and_ignores_it(generator) -> None:
+    """Planning hands every model the frames so far; SMWM's sees the present one."""
+    model = build(compose(preset="smoke", variant="smwm")).world_model.eval()
+    for parameter in model.parameters():
+        parameter.data.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    z, blocks = torch.randn(2, 48, generator=generator), torch.randn(2, 3, 10, generator=generator)
+    past = {
+        "past_NhD": torch.randn(2, 2, 48, generator=generator),
+        "past_blocks_NhA": torch.randn(2, 2, 10, generator=generator),
+    }
+    with torch.no_grad():
+        torch.testing.assert_close(model.rollout(z, blocks, **past), model.rollout(z, blocks))
+        assert not torch.allclose(model.rollout(z, blocks), model.rollout(z, -blocks))
+
+
 def test_contrast_by_hand() -> None:
     """First sample: cosines 0 to the positive, 1 to the negative. Second: 1 and 0, further apart than the margin."""
     anchor = leaf([[2.0, 0.0], [0.0, 1.0]])
