@@ -46,7 +46,9 @@ def test_version() -> None:
     assert phylatent("--version").stdout.strip() == f"phylatent {__version__}"
 
 
-@pytest.mark.parametrize("command", ["demo", "collect", "inspect", "train", "diagnose", "plan", "report", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["demo", "collect", "inspect", "train", "diagnose", "plan", "report", "import", "export", "doctor"]
+)
 def test_help_has_an_example(command: str) -> None:
     done = phylatent(command, "--help")
     assert done.returncode == 0
@@ -83,6 +85,8 @@ def assert_user_mistake(done: subprocess.CompletedProcess, sentence: str) -> Non
         (["diagnose"], "name what to judge"),
         (["diagnose", "nowhere"], "not a run directory, not a model directory, and not a Hub id"),
         (["plan", "nowhere", "task=cube"], "a model says itself what its task and variant are"),
+        (["import", "nowhere"], "nowhere is nothing that import reads; expected a LeWM checkpoint"),
+        (["export", "nowhere"], "not a run directory, not a model directory, and not a Hub id"),
         (["report"], "name what to report on"),
         (["report", "nowhere"], "there are no records of nowhere"),
         (["report", "nowhere", "seed=1"], "report takes run directories, out= and title="),
