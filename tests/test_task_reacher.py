@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 
 import numpy as np
@@ -156,3 +157,13 @@ def test_exploration_covers_the_joint_space_smoothly(simulators: dict[str, Simul
     series = np.stack(actions)
     assert np.corrcoef(series[:-1, 0], series[1:, 0])[0, 1] > 0.5
     assert np.abs(series).max() <= 1
+
+
+def test_a_simulator_that_is_dropped_leaves_the_others_frames_alone(simulators: dict[str, Simulator]) -> None:
+    before = simulators["fast"].frame()
+    other = Simulator(TASK, 32, "fast")
+    other.reset(seed=0)
+    other.frame()
+    del other
+    gc.collect()
+    np.testing.assert_array_equal(simulators["fast"].frame(), before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ from PIL import Image
 
 from phylatent.errors import UserError
 from phylatent.schema import PhysicalTarget, Row, Rule, TaskSpec
+from phylatent.tasks._mujoco import small_renderer
 
 SUCCESS_RADIUS = 0.04
 STRICT_RADIUS = 0.03
@@ -86,21 +86,11 @@ def render_fast(env: Any, size: int) -> np.ndarray:
     """The published camera at twice the size, averaged down, without shadows, reflections or multisampling."""
     import mujoco
 
-    model, edge = env._model, 2 * size
-    drawn = getattr(env, "_phylatent_renderer", None)
-    if drawn is None or drawn[0] is not model or drawn[1].height != edge:
-        quality, screen = model.vis.quality, model.vis.global_
-        published = quality.offsamples, quality.shadowsize, screen.offwidth, screen.offheight
-        quality.offsamples, quality.shadowsize, screen.offwidth, screen.offheight = 0, 0, edge, edge
-        renderer = mujoco.Renderer(model, edge, edge)
-        quality.offsamples, quality.shadowsize, screen.offwidth, screen.offheight = published
-        renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
-        renderer.scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = 0
-        drawn = env._phylatent_renderer = model, renderer
-        # Not sooner, for it would delete textures of whichever other renderer is in use; not later, for its display is gone.
-        atexit.register(renderer.close)
-    drawn[1].update_scene(env._data, camera="front_pixels", scene_option=env._scene_option)
-    return np.asarray(Image.fromarray(drawn[1].render()).resize((size, size), Image.Resampling.BOX))
+    renderer = small_renderer(env, env._model, 2 * size)
+    for effect in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+        renderer.scene.flags[effect] = 0
+    renderer.update_scene(env._data, camera="front_pixels", scene_option=env._scene_option)
+    return np.asarray(Image.fromarray(renderer.render()).resize((size, size), Image.Resampling.BOX))
 
 
 def distance(row: Row, goal_row: Row) -> float:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from phylatent.schema import PhysicalTarget, Row, Rule, TaskSpec
+from phylatent.tasks._mujoco import small_renderer
 
 JOINT_TOLERANCE = 0.05
 FINGERTIP_TOLERANCE = 0.01
@@ -51,18 +51,9 @@ def restore(env: Any, row: Row) -> None:
 
 
 def render_fast(env: Any, size: int) -> np.ndarray:
-    """Native small frames at twice the size, without shadows or multisampling."""
+    """The published camera at twice the size, averaged down, without any effect of light but the light itself."""
     physics = env.env.physics
-    drawn = getattr(env, "_phylatent_renderer", None)
-    if drawn is None or drawn[0] is not physics or drawn[1].height != 2 * size:
-        import mujoco
-
-        physics.model.vis.quality.offsamples = 0
-        physics.model.vis.quality.shadowsize = 0
-        drawn = (physics, mujoco.Renderer(physics.model.ptr, 2 * size, 2 * size))
-        weakref.finalize(physics, drawn[1].close)  # left to the interpreter's end, it would find no renderer to close
-        env._phylatent_renderer = drawn
-    renderer = drawn[1]
+    renderer = small_renderer(env, physics.model.ptr, 2 * size)
     renderer.update_scene(physics.data.ptr, camera=env.camera_id)
     renderer.scene.flags[:] = 0
     return np.asarray(Image.fromarray(renderer.render()).resize((size, size), Image.Resampling.BOX))
