@@ -23,7 +23,7 @@ from phylatent.planning.peer import ActionScaler, CostModel
 from phylatent.schema import PlanConfig
 from phylatent.tasks.tworooms import TASK
 from phylatent.training.directory import export
-from test_cli import assert_user_mistake, here, phylatent  # noqa: F401  a fixture among them
+from test_cli import assert_user_mistake, here  # noqa: F401  a fixture among them
 from test_reference import as_transformers_4, randomise
 
 transformers = pytest.importorskip("transformers", reason="the reference encoder comes with the test extra")
@@ -333,18 +333,20 @@ def test_the_paper_s_size_is_described_as_released_checkpoints_are() -> None:
     assert described["predictor"].items() >= released.items()
 
 
-def test_hub_ids_from_a_cache_without_a_network(released: Path, tmp_path: Path) -> None:
+def test_hub_ids_from_a_cache_without_a_network(released: Path, tmp_path: Path, monkeypatch, here) -> None:  # noqa: F811
     kept = tmp_path / "hub" / "models--someone--lewm-tworooms"
     (kept / "refs").mkdir(parents=True)
     (kept / "refs" / "main").write_text("0" * 40)
     shutil.copytree(released, kept / "snapshots" / ("0" * 40))
-    offline = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
-    done = phylatent("import", "someone/lewm-tworooms", "task=tworooms", "out=model", cwd=tmp_path, **offline)
+    # What HF_HUB_CACHE and HF_HUB_OFFLINE set, read from the environment before any test begins.
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    done = here("import", "someone/lewm-tworooms", "task=tworooms", "out=model", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "model" / "model.safetensors").is_file()
-    done = phylatent("diagnose", "someone/lewm-tworooms", cwd=tmp_path, **offline)
+    done = here("diagnose", "someone/lewm-tworooms", cwd=tmp_path)
     assert_user_mistake(done, "is a LeWM checkpoint; import it first: phylatent import someone/lewm-tworooms")
-    done = phylatent("import", "someone/else", "task=tworooms", cwd=tmp_path, **offline)
+    done = here("import", "someone/else", "task=tworooms", cwd=tmp_path)
     assert_user_mistake(done, "there is no someone/else here, and as a Hub id it could not be loaded")
 
 
