@@ -75,7 +75,7 @@ def assert_user_mistake(done: subprocess.CompletedProcess, sentence: str) -> Non
         (["train", "out=nowhere", "resume=true"], "nowhere"),
         (["train", "config=nowhere.yaml"], "no configuration file"),
         (["train", "device=tpu", "DATA"], "device is 'tpu'"),
-        (["collect", "task=cube"], "cube"),
+        (["collect", "task=cubes"], "unknown task 'cubes'; did you mean 'cube'?"),
         (["collect", "seed=0,1"], "collect takes one seed"),
         (["inspect", "nowhere.h5"], "nowhere.h5"),
         (["doctor", "variant=lewm"], "doctor takes task= and out= only"),
