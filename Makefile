@@ -8,7 +8,7 @@ demo: .venv/installed
 	$(BIN)/phylatent demo
 
 test: .venv/installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check src tests

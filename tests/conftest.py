@@ -17,7 +17,7 @@ from own_tasks import WriteTask, writer
 from phylatent import tasks
 from training_runs import STEPS, finish
 
-torch.set_num_threads(2)
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)  # `make test` runs two processes side by side
 
 
 @pytest.fixture(scope="session")
