@@ -254,7 +254,10 @@ TASK = TaskSpec(
     episode_steps=200,
     # A frame costs six times a step: one per block of actions is drawn where time is short.
     presets={
-        "laptop": {"collect": {"episodes": 500, "frame_stride": 5, "shard_episodes": 25}},
+        "laptop": {
+            "collect": {"episodes": 500, "frame_stride": 5, "shard_episodes": 25},
+            "train": {"steps": 500, "validate_every": 250},
+        },
         "quick": {"collect": {"frame_stride": 5}},
         "smoke": {"collect": {"frame_stride": 5}},
     },
