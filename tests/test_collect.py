@@ -205,7 +205,7 @@ def test_two_collectors_of_one_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "task, seed, expected", [(get_task("cube"), 0, "without a behaviour policy"), (TASK, -1, "seed is -1")]
+    "task, seed, expected", [(replace(TASK, behaviour=None), 0, "without a behaviour policy"), (TASK, -1, "seed is -1")]
 )
 def test_what_cannot_be_collected(tmp_path, task, seed, expected):
     with pytest.raises(UserError, match=expected):

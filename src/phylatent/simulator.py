@@ -29,7 +29,7 @@ class Simulator:
 
     def __init__(self, task: TaskSpec, frame_size: int, render: str = AS_PUBLISHED) -> None:
         if task.read_columns is None or task.restore is None:
-            raise UserError(f"task {task.name!r} is declared without its environment so far; only tworooms can be simulated")
+            raise UserError(f"task {task.name!r} is declared without its environment: read_columns and restore are missing")
         prepare_renderer()
         self.task = task
         self.frame_size = frame_size
