@@ -32,3 +32,9 @@ def whole(name: str, values: tuple[int, ...], lowest: int) -> None:
     for value in values:
         check(value >= lowest, f"{name} holds {value}; it must be at least {lowest}")
     check(len(set(values)) == len(values), f"{name} holds a value twice")
+
+
+def as_tuples(settings: Any, *names: str) -> None:
+    """OmegaConf 2.3 hands over lists where a setting is declared as a tuple."""
+    for name in names:
+        object.__setattr__(settings, name, tuple(getattr(settings, name)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from phylatent.schema.checks import at_least, check, choices, whole
+from phylatent.schema.checks import as_tuples, at_least, check, choices, whole
 
 PERTURBATIONS = ("brightness", "colour", "texture", "noise")
 DIAGNOSTIC_PROTOCOLS = ("paper", "ordering")
@@ -37,6 +37,7 @@ class DiagnoseConfig:
     """Steps between small diagnoses while training. Unset: none."""
 
     def __post_init__(self) -> None:
+        as_tuples(self, "seeds", "horizons")
         counts = ("states", "frames", "pairs", "branches", "bootstrap", "workers", "anchors", "pool", "references", "every")
         at_least("diagnose", self, 1, *counts)
         at_least("diagnose", self, 0, "severity")
@@ -89,6 +90,7 @@ class PlanConfig:
     """A start/goal list that `plan` wrote, to be used instead of drawing one."""
 
     def __post_init__(self) -> None:
+        as_tuples(self, "protocol", "policy", "seeds")
         at_least("plan", self, 1, "pairs", "goal_steps", "budget", "horizon", "receding", "candidates", "iterations")
         at_least("plan", self, 1, "context", "chunk", "workers")
         at_least("plan", self, 0, "filmstrips", "video")
