@@ -17,7 +17,13 @@ from own_tasks import WriteTask, writer
 from phylatent import tasks
 from training_runs import STEPS, finish
 
-torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)  # `make test` runs two processes side by side
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+if WORKER and hasattr(os, "sched_setaffinity"):
+    # `make test` runs two processes side by side. Each keeps to one core, and so does what it starts: threads of two trainings
+    # that wait for each other on the same cores crawl.
+    CORES = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {CORES[int(WORKER.removeprefix("gw")) % len(CORES)]})
+torch.set_num_threads(1 if WORKER else 2)
 
 
 @pytest.fixture(scope="session")
