@@ -17,6 +17,8 @@ from own_tasks import WriteTask, writer
 from phylatent import tasks
 from training_runs import STEPS, finish
 
+pytest_plugins = ["command_line", "lewm_checkpoints"]
+
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 if WORKER and hasattr(os, "sched_setaffinity"):
     # `make test` runs two processes side by side. Each keeps to one core, and so does what it starts: threads of two trainings

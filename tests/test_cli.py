@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +13,8 @@ from pathlib import Path
 import h5py
 import pytest
 
+from command_line import assert_user_mistake
 from phylatent import __version__
-from phylatent.cli import main
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,23 +22,6 @@ ROOT = Path(__file__).parents[1]
 def phylatent(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "phylatent", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=os.environ | {"COLUMNS": "200"} | environment)
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """The command line in this process: no second spent on imports."""
-
-    def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
-        monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["phylatent", *arguments])
-        handler = signal.getsignal(signal.SIGTERM)
-        with pytest.raises(SystemExit) as end:
-            main()
-        signal.signal(signal.SIGTERM, handler)
-        out, err = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, end.value.code, out, err)
-
-    return call
 
 
 def test_version() -> None:
@@ -53,13 +35,6 @@ def test_help_has_an_example(command: str) -> None:
     done = phylatent(command, "--help")
     assert done.returncode == 0
     assert f"Example: phylatent {command}" in done.stdout
-
-
-def assert_user_mistake(done: subprocess.CompletedProcess, sentence: str) -> None:
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert sentence in done.stderr
 
 
 @pytest.mark.parametrize(

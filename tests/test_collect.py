@@ -221,6 +221,7 @@ def test_a_place_that_cannot_be_written(tmp_path):
 
 SCRIPT = """
 import sys
+import time
 from pathlib import Path
 from phylatent.data.collect import collect
 from phylatent.errors import PhylatentError
@@ -230,7 +231,8 @@ from phylatent.tasks import get_task
 if __name__ == "__main__":
     settings = CollectConfig(episodes=40, steps=15, frame_size=32, workers=2, shard_episodes=2)
     try:
-        collect(get_task("tworooms"), settings, seed=0, path=Path(sys.argv[1]))
+        # Slow enough that the signal comes before the end, on a busy machine too.
+        collect(get_task("tworooms"), settings, seed=0, path=Path(sys.argv[1]), progress=lambda *_: time.sleep(0.3))
     except PhylatentError as error:
         sys.exit(f"{type(error).__name__}: {error}")
 """

@@ -16,7 +16,6 @@ from phylatent.planning.peer import ActionScaler, CostModel
 from phylatent.planning.planner import Planner
 from phylatent.schema import PlanConfig
 from phylatent.tasks.tworooms import TASK
-from test_reference import ours, reference  # noqa: F401  fixtures
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ def test_the_adapter_s_costs_are_the_planner_s(model, tworooms_data):
     assert theirs.std() > 0
 
 
-def test_the_adapter_s_costs_are_the_reference_s(reference, ours):  # noqa: F811
+def test_the_adapter_s_costs_are_the_reference_s(reference, ours):
     """With the reference's own `get_cost` on the reference's own weights, for the same candidates."""
     from dataclasses import replace
 

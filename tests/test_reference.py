@@ -2,62 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import torch
 
+from lewm_checkpoints import as_transformers_4
 from phylatent.errors import UserError
 from phylatent.models.lewm import from_lewm
 from phylatent.objectives.sigreg import sigreg, unit_directions
-
-transformers = pytest.importorskip("transformers", reason="the reference encoder comes with the test extra")
-
-
-def randomise(module: torch.nn.Module) -> None:
-    """Every parameter and buffer at random: AdaLN-zero would hide the action, fresh BatchNorm its statistics."""
-    generator = torch.Generator().manual_seed(1)
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        if not tensor.is_floating_point():
-            continue
-        noise = torch.randn(tensor.shape, generator=generator)
-        if name.endswith("running_var"):
-            value = 0.5 + noise.abs()
-        elif name.endswith(("weight", "bias")) and tensor.ndim == 1:
-            value = (1.0 if name.endswith("weight") else 0.0) + 0.2 * noise
-        else:
-            value = noise * (tensor.numel() / len(tensor)) ** -0.5 if tensor.shape[0] > 1 else 0.5 * noise
-        tensor.data.copy_(value)
-
-
-@pytest.fixture(scope="module")
-def reference() -> torch.nn.Module:
-    from stable_worldmodel.wm.lewm import LeWM
-    from stable_worldmodel.wm.lewm.module import MLP, Embedder, Predictor
-
-    vit = transformers.ViTConfig(
-        hidden_size=192, num_hidden_layers=12, num_attention_heads=3, intermediate_size=768, image_size=224, patch_size=14
-    )
-
-    def projector() -> torch.nn.Module:
-        return MLP(input_dim=192, hidden_dim=2048, output_dim=192, norm_fn=torch.nn.BatchNorm1d)
-
-    model = LeWM(
-        encoder=transformers.ViTModel(vit, add_pooling_layer=False),
-        predictor=Predictor(
-            num_frames=3, depth=6, heads=16, mlp_dim=2048, input_dim=192, hidden_dim=192, dim_head=64, dropout=0.1
-        ),
-        action_encoder=Embedder(input_dim=10, emb_dim=192),
-        projector=projector(),
-        pred_proj=projector(),
-    )
-    randomise(model)
-    return model.eval()
-
-
-@pytest.fixture(scope="module")
-def ours(reference: torch.nn.Module):
-    return from_lewm(reference.state_dict())
 
 
 @pytest.fixture(scope="module")
@@ -123,20 +74,6 @@ def test_plan_cost_agrees_and_moves(reference, ours, scene, history: int) -> Non
     moved = scene | {"frames": scene["others"]}
     # Five blocks ahead a random predictor has all but forgotten its context: this is still 20 times the tolerance.
     assert (our_cost(ours, moved, history) - cost).abs().max() > 2e-3 * cost[0], "other frames must cost something else"
-
-
-def as_transformers_4(name: str) -> str:
-    for new, old in [
-        (r"encoder\.layers\.(\d+)\.", r"encoder.encoder.layer.\1."),
-        (r"attention\.q_proj", "attention.attention.query"),
-        (r"attention\.k_proj", "attention.attention.key"),
-        (r"attention\.v_proj", "attention.attention.value"),
-        (r"attention\.o_proj", "attention.output.dense"),
-        (r"(layer\.\d+)\.mlp\.fc1", r"\1.intermediate.dense"),
-        (r"(layer\.\d+)\.mlp\.fc2", r"\1.output.dense"),
-    ]:
-        name = re.sub(new, old, name)
-    return name
 
 
 @pytest.mark.parametrize("prefix", ["", "model.", "_orig_mod.", "model._orig_mod."])

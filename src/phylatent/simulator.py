@@ -108,3 +108,19 @@ class Simulator:
 
     def close(self) -> None:
         self.env.close()
+
+
+_SIDE_BY_SIDE: list[Simulator] = []
+
+
+def side_by_side(task: TaskSpec, frame_size: int, render: str, count: int) -> list[Simulator]:
+    """Simulators in any state, the same ones whenever asked for again.
+
+    A MuJoCo renderer lives to the end of its process: with new ones for each model that is planned with, they would add up.
+    """
+    fitting = [s for s in _SIDE_BY_SIDE if s.task is task and (s.frame_size, s.render) == (frame_size, render)]
+    for _ in range(count - len(fitting)):
+        fitting.append(Simulator(task, frame_size, render))
+        fitting[-1].reset(seed=0)  # an environment wants one before anything else
+        _SIDE_BY_SIDE.append(fitting[-1])
+    return fitting[:count]

@@ -20,7 +20,7 @@ from phylatent.planning.pairs import Pair, PairList, Rows, make_list, rule_of
 from phylatent.planning.planner import Actions, Planner
 from phylatent.processes import Tick, Work, run
 from phylatent.schema import PlanConfig, TaskSpec
-from phylatent.simulator import Simulator
+from phylatent.simulator import Simulator, side_by_side
 
 SIDE_BY_SIDE = 8
 """Episodes that one process plans together. Fixed: batches, and so the last bits of a plan, must not depend on the machine."""
@@ -131,22 +131,18 @@ def _runner(
 ) -> Callable[[tuple[str, Sequence[Start]]], list[Trajectory]]:
     task, settings = course.task, course.settings
     planner = None if model is None else Planner(model, settings=settings, actions=actions)
-    simulators: list[Simulator] = []
 
-    def simulator(index: int) -> Simulator:
-        while len(simulators) <= index:
-            simulators.append(Simulator(task, course.frame_size, course.render))
-            simulators[-1].reset(seed=0)
-        return simulators[index]
+    def simulators(count: int) -> list[Simulator]:
+        return side_by_side(task, course.frame_size, course.render, count)
 
     def do(job: tuple[str, Sequence[Start]]) -> list[Trajectory]:
         policy, starts = job
         if policy == "model":
             assert planner is not None
-            done = plan_and_execute(planner, starts, [simulator(i) for i in range(len(starts))], task)
+            done = plan_and_execute(planner, starts, simulators(len(starts)), task)
         else:
             unfilmed = [replace(start, film="none") for start in starts]
-            done = follow(policy, unfilmed, simulator(0), task, settings, course.stride)
+            done = follow(policy, unfilmed, simulators(1)[0], task, settings, course.stride)
         for _ in done:
             on_episode()
         return done
