@@ -66,15 +66,16 @@ class Windows(Dataset[Batch]):
         return self.__getitems__([index])
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
+        rows_BT, actions, targets = self.without_frames(indices)
+        return Batch(torch.from_numpy(self.episodes.frames(rows_BT)), actions, targets)
+
+    def without_frames(self, indices: Sequence[int]) -> tuple[np.ndarray, Tensor, Tensor]:
+        """(rows of the file [B, T], actions, targets): a batch whose frames are not read."""
         starts = self.starts[np.asarray(indices, dtype=np.int64)][:, None]
         rows_BT = starts + np.arange(self.clip.frames) * self.spacing
         action_rows = starts + np.arange(self.clip.context * self.spacing)
         blocks = self.episodes.actions[action_rows].reshape(len(starts), self.clip.context, -1)
-        return Batch(
-            frames=torch.from_numpy(self.episodes.frames(rows_BT)),
-            actions=torch.from_numpy(blocks),
-            targets=torch.from_numpy(self.episodes.targets[rows_BT]),
-        )
+        return rows_BT, torch.from_numpy(blocks), torch.from_numpy(self.episodes.targets[rows_BT])
 
 
 def steps_per_epoch(windows: int, batch_size: int, max_steps: int | None = None) -> int:

@@ -52,6 +52,7 @@ class CascSettings(TermSettings):
 class Casc(Term):
     name = "casc"
     Settings = CascSettings
+    of_prediction = True
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
         batch = seq.actions_BHA.shape[0]

@@ -30,6 +30,7 @@ class Fra(Term):
     """L_align of eq:future_alignment."""
 
     name = "fra"
+    of_prediction = True
 
     def __init__(self, settings: TermSettings, dims: Dims) -> None:
         super().__init__(settings, dims)

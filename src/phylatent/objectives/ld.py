@@ -33,6 +33,7 @@ class LdSettings(TermSettings):
 class Ld(Term):
     name = "ld"
     Settings = LdSettings
+    of_prediction = True
 
     def __init__(self, settings: LdSettings, dims: Dims) -> None:
         super().__init__(settings, dims)

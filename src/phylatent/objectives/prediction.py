@@ -27,6 +27,7 @@ class PredictionSettings(TermSettings):
 class Prediction(Term):
     name = "pred"
     Settings = PredictionSettings
+    of_prediction = True
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
         return prediction(seq.z_predicted_BHD, seq.z_future_BHD, stop_gradient=self.settings.stop_gradient)

@@ -45,6 +45,7 @@ class PsgSettings(TermSettings):
 class Psg(Term):
     name = "psg"
     Settings = PsgSettings
+    of_prediction = True
 
     def __init__(self, settings: PsgSettings, dims: Dims) -> None:
         super().__init__(settings, dims)

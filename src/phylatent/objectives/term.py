@@ -62,6 +62,8 @@ class Term(nn.Module):
 
     name: ClassVar[str]
     Settings: ClassVar[type[TermSettings]] = TermSettings
+    of_prediction: ClassVar[bool] = False
+    """Whether it teaches the predictor something; the others only shape the encoder."""
 
     def __init__(self, settings: Any, dims: Dims) -> None:
         super().__init__()

@@ -112,6 +112,8 @@ class TrainConfig:
     schedule_steps: int | None = None
     """How long the schedule is, whatever the stopping step. Unset: the stopping step."""
     warmup: float = 0.0
+    predictor_steps: int = 0
+    """Further steps of the predictor alone, on the latents of the encoder as it is by then (training/refinement.py)."""
     clip_norm: float = 1.0
     precision: str = "auto"
     loader_workers: int = 0
@@ -126,7 +128,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         at_least("train", self, 1, "batch_size", "epochs", "log_every", "validate_every", "validation_batches")
         at_least("train", self, 1, "checkpoint_every", "max_steps_per_epoch", "steps", "schedule_steps")
-        at_least("train", self, 0, "weight_decay", "clip_norm", "loader_workers", "checkpoint_minutes")
+        at_least("train", self, 0, "weight_decay", "clip_norm", "loader_workers", "checkpoint_minutes", "predictor_steps")
         at_least("train", self, 16, "readout_frames")
         for name, allowed in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
             value = getattr(self, name)

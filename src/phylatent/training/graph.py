@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -53,10 +53,13 @@ class TrainingGraph(nn.Module):
 
     def sequences(self, frames: Tensor, actions: Tensor, targets: Tensor, draws: Draws | None) -> Sequences:
         """eq:phylatent_sequence from uint8 frames [B, T, h, w, 3], raw action blocks [B, H, A] and raw targets [B, T, S]."""
+        pixels = self.world_model.normalise_frames(frames)
+        return self.from_latents(pixels, self.world_model.embed_frames(pixels), actions, targets, draws)
+
+    def from_latents(self, pixels: Tensor, z: Tensor, actions: Tensor, targets: Tensor, draws: Draws | None) -> Sequences:
+        """The same from Z on."""
         model, clip = self.world_model, self.world_model.config.clip
-        pixels = model.normalise_frames(frames)
         blocks = model.normalise_actions(actions)
-        z = model.embed_frames(pixels)
         c = model.embed_actions(blocks)
         z_context = z[:, : clip.context]
         return Sequences(
@@ -72,8 +75,11 @@ class TrainingGraph(nn.Module):
         )
 
     def forward(self, frames: Tensor, actions: Tensor, targets: Tensor, draws: Draws) -> Losses:
-        seq = self.sequences(frames, actions, targets, draws)
-        losses = {name: term(seq, self.world_model, draws.named(name)) for name, term in self.terms.items()}
+        return self.losses(self.sequences(frames, actions, targets, draws), draws, list(self.terms))
+
+    def losses(self, seq: Sequences, draws: Draws, names: Sequence[str]) -> Losses:
+        """The named terms and their weighted sum."""
+        losses = {name: self.terms[name](seq, self.world_model, draws.named(name)) for name in names}
         total = torch.stack([self.weights[name] * loss for name, loss in losses.items()]).sum()
         return Losses(total=total, terms=losses)
 

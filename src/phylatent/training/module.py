@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
@@ -34,6 +35,13 @@ def rate_factor(step: int, train: TrainConfig, total_steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * done))
 
 
+def stop_unless_finite(losses: Mapping[str, float], where: str) -> None:
+    broken = [name for name, value in losses.items() if name != "loss" and not math.isfinite(value)]
+    if broken or not math.isfinite(losses["loss"]):
+        named = " and ".join(broken) or "the weighted sum"
+        raise LossNotFinite(f"the loss of {named} is not finite at {where}; training stopped")
+
+
 class TrainingModule(L.LightningModule):
     def __init__(self, graph: TrainingGraph, config: Config, total_steps: int) -> None:
         super().__init__()
@@ -48,15 +56,9 @@ class TrainingModule(L.LightningModule):
         draws = Draws(self.settings.seed, self.global_step, self.device)
         losses = self.graph(*batch, draws)
         self.latest = losses.over_processes()
-        self._stop_unless_finite()
+        stop_unless_finite(self.latest, f"step {self.global_step}")
         self.rate = self.settings.train.lr * rate_factor(self.global_step, self.settings.train, self.total_steps)
         return losses.total
-
-    def _stop_unless_finite(self) -> None:
-        broken = [name for name, value in self.latest.items() if name != "loss" and not math.isfinite(value)]
-        if broken or not math.isfinite(self.latest["loss"]):
-            named = " and ".join(broken) or "the weighted sum"
-            raise LossNotFinite(f"the loss of {named} is not finite at step {self.global_step}; training stopped")
 
     def stop_unless_weights_are_finite(self) -> None:
         """Before a checkpoint: a finite loss can have gradients that are not, and then the weights are gone."""

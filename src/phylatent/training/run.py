@@ -47,6 +47,7 @@ from phylatent.training.directory import (
 )
 from phylatent.training.graph import TrainingGraph, build, target_periods
 from phylatent.training.module import LossNotFinite, TrainingModule
+from phylatent.training.refinement import refine_predictor
 from phylatent.training.storage import AtomicCheckpointIO, CsvTables, load_checkpoint
 from phylatent.training.validation import Validator, make_validator
 
@@ -178,16 +179,30 @@ def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:
     except SystemExit as error:  # Lightning's answer to a Ctrl-C that was not ours to take
         raise Interrupted(f"stopped at once; go on from the last checkpoint with: {go_on}") from error
 
+    measured = validation.last or _last_validation(directory)
+    if config.train.predictor_steps:
+        measured |= _refine(prepared, trainer.strategy.root_device, console, go_on)
     result = TrainResult(
         directory=directory,
         steps=trainer.global_step,
         seconds=round(time.perf_counter() - started, 1),
         peak_memory_gb=round(peak_memory_gb(), 2),
-        validation=validation.last or _last_validation(directory),
+        validation=measured,
     )
     if is_main():
         _finish(prepared, result)
     return result
+
+
+def _refine(prepared: Prepared, device: torch.device, console: Console, go_on: str) -> dict[str, float]:
+    """What is held-out after the predictor's own steps. Killed in between, they begin again after the last checkpoint."""
+    config = prepared.config
+    console.print(f"the predictor alone, {config.train.predictor_steps} more steps on the latents of the training frames")
+    try:
+        refine_predictor(prepared.graph.to(device), prepared.windows, config)
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"stopped during the predictor's own steps; go on with: {go_on}") from error
+    return prepared.validator(prepared.graph, config.seed)
 
 
 def _finish(prepared: Prepared, result: TrainResult) -> None:

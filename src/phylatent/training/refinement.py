@@ -1,0 +1,78 @@
+"""Further steps of the predictor alone, on the latents of the encoder as training left it.
+
+A frame is encoded once and not at every step, so that a step costs a small part of what it did. The paper has no such stage. At
+laptop scale the encoder is good long before the predictor is, which had to follow it all the time (docs/choices.md).
+"""
+
+# B batch, T frames, N rows of the file, D latent
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from phylatent import distributed
+from phylatent.data.windows import StepSampler, Windows
+from phylatent.draws import Draws, derive_seed
+from phylatent.objectives.term import Term
+from phylatent.schema import Config
+from phylatent.training.graph import TrainingGraph
+from phylatent.training.module import rate_factor, stop_unless_finite
+
+BATCHES_AT_ONCE = 4
+"""A step without frames is cheap, and a larger batch makes it a better one."""
+FRAMES_AT_ONCE = 256
+
+
+def refine_predictor(graph: TrainingGraph, windows: Windows, config: Config) -> None:
+    """`train.predictor_steps` steps of every objective that teaches the predictor; encoder and projector stay as they are."""
+    model, train, steps = graph.world_model, replace(config.train, schedule_steps=None), config.train.predictor_steps
+    names = [name for name, term in graph.terms.items() if isinstance(term, Term) and term.of_prediction]
+    heads = [graph.terms[name] for name in names]
+    learning = [model.action_encoder, model.predictor, model.pred_proj, *heads]
+    parameters = [p for module in learning for p in module.parameters()]
+    device, seed = graph.target_mean.device, derive_seed(config.seed, "predictor")
+    sampler = StepSampler(
+        len(windows),
+        min(BATCHES_AT_ONCE, len(windows) // train.batch_size) * train.batch_size,
+        seed=seed,
+        total_steps=steps,
+        rank=distributed.rank(),
+        world_size=distributed.world_size(),
+    )
+    latents_ND, place = _encoded(graph, windows)
+    optimizer = torch.optim.AdamW(parameters, lr=train.lr, weight_decay=train.weight_decay)
+    graph.train()
+    for step, indices in enumerate(sampler):
+        for group in optimizer.param_groups:
+            group["lr"] = train.lr * rate_factor(step, train, steps)
+        rows_BT, actions, targets = windows.without_frames(indices)
+        draws, z_BTD = Draws(seed, step, device), latents_ND[place[rows_BT]].to(device)
+        seq = graph.from_latents(torch.empty(0), z_BTD, actions.to(device), targets.to(device), draws)
+        losses = graph.losses(seq, draws, names)
+        stop_unless_finite(losses.over_processes(), f"predictor step {step}")
+        optimizer.zero_grad()
+        losses.total.backward()
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad = distributed.mean_across(parameter.grad)
+        if train.clip_norm:
+            torch.nn.utils.clip_grad_norm_(parameters, train.clip_norm)
+        optimizer.step()
+
+
+@torch.no_grad()
+def _encoded(graph: TrainingGraph, windows: Windows) -> tuple[Tensor, np.ndarray]:
+    """Latents [N, D] of every frame that a clip shows, and for each row of the file where its latent is."""
+    rows = np.unique(windows.starts[:, None] + np.arange(windows.clip.frames) * windows.spacing)
+    graph.eval()
+    parts = [
+        graph.world_model.encode(windows.episodes.frames(rows[first : first + FRAMES_AT_ONCE])).float().cpu()
+        for first in range(0, len(rows), FRAMES_AT_ONCE)
+    ]
+    place = np.full(rows[-1] + 1, -1)
+    place[rows] = np.arange(len(rows))
+    return torch.cat(parts), place

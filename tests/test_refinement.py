@@ -1,0 +1,87 @@
+"""The predictor's own steps after training: only it learns, on any number of processes, and nothing is lost by a Ctrl-C."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from phylatent import WorldModel
+from phylatent.composition import load_config
+from phylatent.errors import Interrupted
+from phylatent.training import run
+from phylatent.training.refinement import refine_predictor
+from training_runs import finish, smoke
+
+STEPS = ["train.steps=10", "train.validate_every=10", "train.predictor_steps=40", "train.lr=1e-3", "device=cpu"]
+FROZEN = ("encoder.", "projector.")
+
+
+def weights(directory: Path) -> dict[str, torch.Tensor]:
+    return WorldModel.from_pretrained(directory / "model").state_dict()
+
+
+@pytest.fixture(scope="module")
+def trained(tworooms_data: Path, tmp_path_factory: pytest.TempPathFactory) -> run.TrainResult:
+    return run.train(smoke(tworooms_data, *STEPS), out=tmp_path_factory.mktemp("runs") / "whole")
+
+
+def test_the_predictor_learns_and_the_encoder_stays(trained: run.TrainResult, tworooms_data: Path, tmp_path: Path) -> None:
+    before = run.train(smoke(tworooms_data, *STEPS, "train.predictor_steps=0"), out=tmp_path / "before")
+    old, new = weights(before.directory), weights(trained.directory)
+    for name, tensor in old.items():
+        if name.startswith(FROZEN):
+            assert torch.equal(tensor, new[name]), name
+    assert any(not torch.equal(tensor, new[name]) for name, tensor in old.items() if name.startswith("predictor."))
+    assert trained.validation["pred"] < 0.9 * before.validation["pred"]
+    assert trained.validation["sigreg"] == before.validation["sigreg"]
+    assert trained.steps == before.steps == 10
+
+
+def test_stopped_within_them_it_goes_on(trained: run.TrainResult, tworooms_data: Path, tmp_path: Path, monkeypatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "stopped"
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "refine_predictor", interrupted)
+        with pytest.raises(Interrupted, match=r"predictor's own steps; go on with: phylatent train out=.*resume=true"):
+            run.train(smoke(tworooms_data, *STEPS), out=out)
+    assert not (out / "result.json").exists()
+    run.train(load_config(out / "config.yaml"), out=out, resume=True)
+    again = weights(out)
+    assert all(torch.equal(tensor, again[name]) for name, tensor in weights(trained.directory).items())
+
+
+def gradients(data: Path) -> dict[str, torch.Tensor]:
+    """After one step of the predictor from the start."""
+    prepared = run.prepare(smoke(data, "train.predictor_steps=1", "device=cpu"))
+    refine_predictor(prepared.graph, prepared.windows, prepared.config)
+    return {name: p.grad for name, p in prepared.graph.named_parameters() if p.grad is not None}
+
+
+def worker(rank: int, data: Path, place: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{place / 'rendezvous'}", rank=rank, world_size=2)
+    torch.save(gradients(data), place / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_two_processes_are_one_batch(tworooms_data: Path, tmp_path: Path) -> None:
+    mp.spawn(worker, args=(tworooms_data, tmp_path), nprocs=2)
+    expected = gradients(tworooms_data)
+    largest = max(value.abs().max() for value in expected.values())
+    for rank in (0, 1):
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            assert (found[name] - value).abs().max() <= 1e-4 * value.abs().max() + 1e-6 * largest, name
+
+
+def test_two_processes_train_and_refine(trained: run.TrainResult, tworooms_data: Path, tmp_path: Path) -> None:
+    done = finish(f"data={tworooms_data}", "preset=smoke", *STEPS, "devices=2", f"out={tmp_path / 'two'}")
+    assert done.returncode == 0, done.stderr
+    assert "the predictor alone, 40 more steps" in done.stderr
+    assert run.read_result(tmp_path / "two").validation["pred"] == pytest.approx(trained.validation["pred"], rel=0.05)
