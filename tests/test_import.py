@@ -62,6 +62,7 @@ def test_without_data_a_model_comes_in_but_is_not_judged(released: Path, tworoom
     model = Path("runs") / "imported-lewm-tworooms"
     assert done.returncode == 0, done.stderr
     assert f"model: {model}" in done.stdout
+    assert "import it with data=" in " ".join(done.stdout.split())
     done = here("plan", str(model), f"data={tworooms_data}", cwd=tmp_path)
     assert_user_mistake(done, "does not say what its actions are z-scored with; import it again with data=")
 

@@ -148,7 +148,7 @@ def report(keys: Runs = None) -> None:
 @app.command("import", epilog="Example: phylatent import quentinll/lewm-tworooms task=tworooms data=data/tworoom.h5")
 def import_(keys: Sources = None) -> None:
     """Bring in a released LeWM checkpoint (directory, .pt file or Hub id), or unpack published data (.h5.zst, .tar.zst)."""
-    from phylatent.exchange import PACKED, import_data, import_model
+    from phylatent.exchange import PACKED, import_data, import_model, knows_its_actions
 
     request = parse(keys or [])
     source = _source(request, "import")
@@ -159,6 +159,8 @@ def import_(keys: Sources = None) -> None:
         return
     data = _only(request, "import", ("data",), task=True).get("data")
     path = import_model(source, task=request.choices.get("task"), data=data, out=request.out)
+    if not knows_its_actions(path):
+        console.print("It does not say what its actions are z-scored with; to judge it or plan with it, import it with data=")
     console.print(f"model: [bold]{escape(str(path))}[/]", soft_wrap=True)
 
 

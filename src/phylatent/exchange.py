@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -74,6 +75,10 @@ def import_model(
         model.save_pretrained(folder)
         write_json(folder / "import.json", record)
     return out
+
+
+def knows_its_actions(model: Path) -> bool:
+    return json.loads((model / "config.json").read_text()).get("action") is not None
 
 
 def export_model(source: str | Path, *, format: str = "lewm", keys: int | str = 5, out: Path | None = None) -> Path:
