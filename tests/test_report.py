@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from phylatent.errors import UserError
-from phylatent.report import make_report
+from phylatent.report import diagnostics, make_report
 from phylatent.report.comparisons import compare_diagnostics, compare_plans, outcomes
-from phylatent.report.methods import diagnostic, success
+from phylatent.report.methods import Average, diagnostic, success
 from phylatent.report.page import read_methods, render
 from phylatent.report.scatter import scatters
 from phylatent.report.words import rate_cell, verdict
@@ -194,6 +194,19 @@ def test_a_change_within_the_intervals_is_said_to_be(tmp_path: Path) -> None:
     methods = read_methods(same)
     assert compare_diagnostics(methods)[0].overlap
     assert "5 % fewer invariance failures (20.0 % → 19.0 %, ranges overlap)" in " ".join(verdict(methods))
+
+
+def test_many_times_as_many_failures_are_told_as_a_factor(tmp_path: Path) -> None:
+    rates = {"lewm": 0.02, "other": 0.5}
+    methods = read_methods([write_run(tmp_path / v, v, rates={"invariance": rate}) for v, rate in rates.items()])
+    assert "25 times as many invariance failures (2.0 % → 50.0 %)" in " ".join(verdict(methods))
+
+
+def test_labels_of_close_floors_stand_on_either_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached = {"random": 0.26, "nothing": 0.29, "expert": 0.99}
+    monkeypatch.setattr(diagnostics, "success", lambda _, protocol, policy: Average(reached[policy], None, "", None, None, ()))
+    lines = diagnostics.floors(read_methods([write_run(tmp_path / "lewm")]), "paper")
+    assert [(line.value, line.below) for line in lines] == [(0.26, True), (0.29, False), (0.99, False)]
 
 
 def test_drawn_points_are_the_records(two: list[Path]) -> None:

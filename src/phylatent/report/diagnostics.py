@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from phylatent.report.comparisons import Reduction, compare_diagnostics
 from phylatent.report.marks import Cell, Figure, Guide, Key, Panel, Series, Table
 from phylatent.report.methods import DIAGNOSTICS, Average, Method, average, diagnostic, dig, success
-from phylatent.report.words import NAMES, health, percent, points, rate_cell
+from phylatent.report.words import NAMES, health, percent, points, rate_cell, relative_change
 from phylatent.schema import PERTURBATIONS, PLAN_PROTOCOLS
 
 CHANCE = 0.1
+LABEL_HEIGHT = 0.07
+"""Of a floor's label, as a share of the success axis."""
 FLOORS = {"random": ("random actions", "dot"), "nothing": ("doing nothing", "dash"), "expert": ("expert", "solid")}
 
 
@@ -47,7 +50,8 @@ def floors(methods: Sequence[Method], protocol: str) -> tuple[Guide, ...]:
             rate = success(method, protocol, policy).mean
             if rate is not None:
                 guides[policy, percent(rate)] = Guide(label, rate, dash=dash)
-    return tuple(guides.values())
+    values = [guide.value for guide in guides.values()]
+    return tuple(replace(g, below=any(0 < value - g.value < LABEL_HEIGHT for value in values)) for g in guides.values())
 
 
 def rates_panel(title: str, methods: Sequence[Method], rates: Mapping[str, Average], guides: tuple[Guide, ...] = ()) -> Panel:
@@ -125,13 +129,13 @@ def _change(reduction: Reduction | None) -> str:
         return ""
     if reduction.reason:
         return "not compared"
-    return "" if reduction.relative is None else f"{points(-reduction.relative)} %".replace(".0 %", " %")
+    return relative_change(reduction).replace(".0 %", " %")
 
 
 def reductions_table(methods: Sequence[Method]) -> Table | None:
     rows = []
     for r in compare_diagnostics(methods):
-        change = "" if r.relative is None else f"{points(-r.relative)} %"
+        change = relative_change(r)
         difference = "" if r.before is None or r.after is None else f"{points(r.after - r.before)} points"
         difference += ", ranges overlap" if r.overlap else ""
         last = Cell("not compared", r.reason) if r.reason else Cell(change or "–", difference)

@@ -172,7 +172,7 @@ def _line(guide: Guide) -> dict[str, Any]:
 
 
 def _label(guide: Guide) -> dict[str, Any]:
-    place = {"x": 0, "xref": "paper", "y": guide.value, "xanchor": "left", "yanchor": "bottom"}
+    place = {"x": 0, "xref": "paper", "y": guide.value, "xanchor": "left", "yanchor": "top" if guide.below else "bottom"}
     return {"text": f"{safe(guide.label)} {100 * guide.value:.0f} %", "showarrow": False, "font": {"size": 11}, **place}
 
 

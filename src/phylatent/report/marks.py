@@ -37,6 +37,8 @@ class Guide:
     value: float = 0.0
     axis: str = "y"
     dash: str = "dash"
+    below: bool = False
+    """Whether its label stands under the line: another line is close above."""
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,8 @@ def _panel(axes: Axes, panel: Panel) -> None:
             axes.plot(diagonal(panel), diagonal(panel), color=INK, linestyle=DASHES[guide.dash], linewidth=1)
             continue
         axes.axhline(guide.value, color=INK, linestyle=DASHES[guide.dash], linewidth=1, zorder=0)
-        label = f"{guide.label} {100 * guide.value:.0f} %"
-        axes.text(0.01, guide.value, label, transform=axes.get_yaxis_transform(), fontsize=6.5, color=INK, va="bottom")
+        label, side = f"{guide.label} {100 * guide.value:.0f} %", "top" if guide.below else "bottom"
+        axes.text(0.01, guide.value, label, transform=axes.get_yaxis_transform(), fontsize=6.5, color=INK, va=side)
     if panel.percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if top(panel) > 0.08 else 1))
     if panel.y_from_zero and not panel.log_y:

@@ -142,10 +142,23 @@ def _reductions(reductions: Sequence[Reduction]) -> str:
     return f"{said} The rest is not compared: {_listed(reasons)}." if reasons else said
 
 
+DOUBLED = -1.0
+"""From here on a change is told as a factor: thousands of per cent say nothing."""
+
+
+def relative_change(r: Reduction) -> str:
+    if r.relative is None:
+        return ""
+    factor = 1 - r.relative
+    return f"×{factor:.{0 if factor >= 10 else 1}f}" if r.relative < DOUBLED else f"{points(-r.relative)} %"
+
+
 def _change(r: Reduction) -> str:
     values = f"({percent(r.before)} → {percent(r.after)}{', ranges overlap' if r.overlap else ''})"
     if r.relative is None or r.relative == 0:
         return f"as many {r.diagnostic} failures {values}" if r.before == r.after else f"more {r.diagnostic} failures {values}"
+    if r.relative < DOUBLED:
+        return f"{relative_change(r).removeprefix('×')} times as many {r.diagnostic} failures {values}"
     share = "over 99" if 0.99 < r.relative < 1 else f"{abs(100 * r.relative):.0f}"
     return f"{share} % {'fewer' if r.relative > 0 else 'more'} {r.diagnostic} failures {values}"
 
