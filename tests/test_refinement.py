@@ -84,4 +84,5 @@ def test_two_processes_train_and_refine(trained: run.TrainResult, tworooms_data:
     done = finish(f"data={tworooms_data}", "preset=smoke", *STEPS, "devices=2", f"out={tmp_path / 'two'}")
     assert done.returncode == 0, done.stderr
     assert "the predictor alone, 40 more steps" in done.stderr
+    assert done.stderr.count("predictor step 40/40: loss") == 1
     assert run.read_result(tmp_path / "two").validation["pred"] == pytest.approx(trained.validation["pred"], rel=0.05)

@@ -8,6 +8,7 @@ laptop scale the encoder is good long before the predictor is, which had to foll
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +28,9 @@ BATCHES_AT_ONCE = 4
 FRAMES_AT_ONCE = 256
 
 
-def refine_predictor(graph: TrainingGraph, windows: Windows, config: Config) -> None:
+def refine_predictor(
+    graph: TrainingGraph, windows: Windows, config: Config, say: Callable[[str], None] = lambda _: None
+) -> None:
     """`train.predictor_steps` steps of every objective that teaches the predictor; encoder and projector stay as they are."""
     model, train, steps = graph.world_model, replace(config.train, schedule_steps=None), config.train.predictor_steps
     names = [name for name, term in graph.terms.items() if isinstance(term, Term) and term.of_prediction]
@@ -53,7 +56,8 @@ def refine_predictor(graph: TrainingGraph, windows: Windows, config: Config) -> 
         draws, z_BTD = Draws(seed, step, device), latents_ND[place[rows_BT]].to(device)
         seq = graph.from_latents(torch.empty(0), z_BTD, actions.to(device), targets.to(device), draws)
         losses = graph.losses(seq, draws, names)
-        stop_unless_finite(losses.over_processes(), f"predictor step {step}")
+        values = losses.over_processes()
+        stop_unless_finite(values, f"predictor step {step}")
         optimizer.zero_grad()
         losses.total.backward()
         for parameter in parameters:
@@ -62,6 +66,8 @@ def refine_predictor(graph: TrainingGraph, windows: Windows, config: Config) -> 
         if train.clip_norm:
             torch.nn.utils.clip_grad_norm_(parameters, train.clip_norm)
         optimizer.step()
+        if (step + 1) % train.validate_every == 0 or step + 1 == steps:
+            say(f"predictor step {step + 1}/{steps}: " + "  ".join(f"{name} {value:.4g}" for name, value in values.items()))
 
 
 @torch.no_grad()

@@ -199,7 +199,7 @@ def _refine(prepared: Prepared, device: torch.device, console: Console, go_on: s
     config = prepared.config
     console.print(f"the predictor alone, {config.train.predictor_steps} more steps on the latents of the training frames")
     try:
-        refine_predictor(prepared.graph.to(device), prepared.windows, config)
+        refine_predictor(prepared.graph.to(device), prepared.windows, config, console.print)
     except KeyboardInterrupt as error:
         raise Interrupted(f"stopped during the predictor's own steps; go on with: {go_on}") from error
     return prepared.validator(prepared.graph, config.seed)
