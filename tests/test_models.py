@@ -67,12 +67,32 @@ def test_rollout_z_scores_raw_actions(small: WorldModel) -> None:
     assert torch.allclose(small.normalise_actions(raw), expected.flatten(-2), atol=1e-6)
 
 
-@torch.no_grad()
-def test_rollout_is_repeated_prediction_and_causal() -> None:
-    model = build(compose(preset="smoke")).world_model.eval()
+@pytest.fixture
+def random_model() -> WorldModel:
+    model = build(compose(preset="smoke")).world_model.eval().requires_grad_(False)
     for parameter in model.parameters():
         parameter.copy_(0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(parameter))))
-    z, blocks = torch.randn(2, 48), torch.randn(2, 3, 10)
+    return model
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+@torch.no_grad()
+def test_rollout_is_prediction_of_one_window_after_the_other(random_model: WorldModel, before: int) -> None:
+    """Whatever it keeps from step to step, three frames are all that a prediction sees."""
+    z, blocks = torch.randn(4, before + 1, 48), torch.randn(4, before + 5, 10)
+    past = {"past_NhD": z[:, :before], "past_blocks_NhA": blocks[:, :before]} if before else {}
+    found = random_model.rollout(z[:, -1], blocks[:, before:], **past)
+    c = random_model.embed_actions(random_model.normalise_actions(blocks))
+    for end in range(before + 1, before + 6):
+        seen = slice(max(0, end - 3), end)
+        z = torch.cat([z, random_model.predict(z[:, seen], c[:, seen])[:, -1:]], dim=1)
+    torch.testing.assert_close(found, z[:, before + 1 :], rtol=1e-4, atol=1e-5)
+    assert (found.diff(dim=1).abs().amax((0, 2)) > 1e-2).all(), "every step must move"
+
+
+@torch.no_grad()
+def test_rollout_is_causal(random_model: WorldModel) -> None:
+    model, z, blocks = random_model, torch.randn(2, 48), torch.randn(2, 3, 10)
     whole = model.rollout(z, blocks)
     assert torch.allclose(model.rollout(z, blocks[:, :2]), whole[:, :2], atol=1e-5)
     changed = blocks.clone()

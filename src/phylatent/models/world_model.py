@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from phylatent.draws import Draws, seeded_init
 from phylatent.errors import UserError
-from phylatent.models.blocks import ActionEncoder, Predictor, Projector
+from phylatent.models.blocks import ActionEncoder, Predictor, Projector, Seen
 from phylatent.schema import ClipConfig, ModelConfig, Normaliser
 
 CARD = (Path(__file__).parent / "model_card.md").read_text()
@@ -181,12 +181,17 @@ class WorldModel(
         embedded = self.embed_actions(actions)
         known, context = latents.shape[1], self.config.clip.context
         modulations = [] if self.training else self.predictor.modulations(embedded)
+        kept: list[Seen] = []
         for end in range(known, known + torch.as_tensor(blocks_NkA).shape[1]):
-            seen = slice(max(0, end - context), end)
+            window = slice(max(0, end - context), end)
             if self.training:
-                predicted = self.predict(latents[:, seen], embedded[:, seen])[:, -1:]
+                predicted = self.predict(latents[:, window], embedded[:, window])[:, -1:]
             else:
-                predicted = self.pred_proj(self.predictor.last(latents[:, seen], [m[:, seen] for m in modulations]))
+                if window.start > 0:  # everything has moved by a position
+                    kept = []
+                new = slice(end - 1 if kept else window.start, end)
+                last, kept = self.predictor.follow(latents[:, new], [m[:, new] for m in modulations], kept)
+                predicted = self.pred_proj(last)
             latents = torch.cat([latents, predicted], dim=1)
         return latents[:, known:]
 
