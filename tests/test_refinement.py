@@ -11,7 +11,7 @@ import torch.multiprocessing as mp
 
 from phylatent import WorldModel
 from phylatent.composition import load_config
-from phylatent.errors import Interrupted
+from phylatent.errors import Interrupted, UserError
 from phylatent.training import run
 from phylatent.training.refinement import refine_predictor
 from training_runs import finish, smoke
@@ -54,6 +54,12 @@ def test_stopped_within_them_it_goes_on(trained: run.TrainResult, tworooms_data:
     run.train(load_config(out / "config.yaml"), out=out, resume=True)
     again = weights(out)
     assert all(torch.equal(tensor, again[name]) for name, tensor in weights(trained.directory).items())
+
+
+def test_without_an_objective_for_it(tworooms_data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="an objective that teaches the predictor"):
+        run.train(smoke(tworooms_data, *STEPS, "terms=[sigreg]"), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def gradients(data: Path) -> dict[str, torch.Tensor]:

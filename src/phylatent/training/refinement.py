@@ -18,7 +18,7 @@ from torch import Tensor
 from phylatent import distributed
 from phylatent.data.windows import StepSampler, Windows
 from phylatent.draws import Draws, derive_seed
-from phylatent.objectives.term import Term
+from phylatent.objectives import TERMS
 from phylatent.schema import Config
 from phylatent.training.graph import TrainingGraph
 from phylatent.training.module import rate_factor, stop_unless_finite
@@ -33,9 +33,8 @@ def refine_predictor(
 ) -> None:
     """`train.predictor_steps` steps of every objective that teaches the predictor; encoder and projector stay as they are."""
     model, train, steps = graph.world_model, replace(config.train, schedule_steps=None), config.train.predictor_steps
-    names = [name for name, term in graph.terms.items() if isinstance(term, Term) and term.of_prediction]
-    heads = [graph.terms[name] for name in names]
-    learning = [model.action_encoder, model.predictor, model.pred_proj, *heads]
+    names = [name for name in config.terms if TERMS[name].of_prediction]
+    learning = [model.action_encoder, model.predictor, model.pred_proj, *(graph.terms[name] for name in names)]
     parameters = [p for module in learning for p in module.parameters()]
     device, seed = graph.target_mean.device, derive_seed(config.seed, "predictor")
     sampler = StepSampler(

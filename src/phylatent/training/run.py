@@ -30,6 +30,7 @@ from phylatent.data.windows import StepSampler, Windows, as_it_is, steps_per_epo
 from phylatent.diagnostics.small import make_small_diagnosis
 from phylatent.errors import Interrupted, UserError
 from phylatent.machine import cores, peak_memory_gb, resolve_device
+from phylatent.objectives import TERMS
 from phylatent.records import data_path, provenance, write_json
 from phylatent.schema import Config, TaskSpec
 from phylatent.tasks import get_task
@@ -122,6 +123,8 @@ def prepare(config: Config) -> Prepared:
         torch.set_num_threads(max(1, cores() // config.devices))
     if config.train.batch_size % config.devices:
         raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared evenly by devices={config.devices}")
+    if config.train.predictor_steps and not any(TERMS[name].of_prediction for name in config.terms):
+        raise UserError("train.predictor_steps needs an objective that teaches the predictor, such as pred, among the terms")
     if config.train.wandb and importlib.util.find_spec("wandb") is None:
         raise UserError("train.wandb=true needs the wandb package: pip install 'phylatent[wandb]'")
     task = get_task(config.task)
