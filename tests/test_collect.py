@@ -221,7 +221,6 @@ def test_a_place_that_cannot_be_written(tmp_path):
 
 SCRIPT = """
 import sys
-import time
 from pathlib import Path
 from phylatent.data.collect import collect
 from phylatent.errors import PhylatentError
@@ -231,8 +230,7 @@ from phylatent.tasks import get_task
 if __name__ == "__main__":
     settings = CollectConfig(episodes=40, steps=15, frame_size=32, workers=2, shard_episodes=2)
     try:
-        # Slow enough that the signal comes before the end, on a busy machine too.
-        collect(get_task("tworooms"), settings, seed=0, path=Path(sys.argv[1]), progress=lambda *_: time.sleep(0.3))
+        collect(get_task("tworooms"), settings, seed=0, path=Path(sys.argv[1]))
     except PhylatentError as error:
         sys.exit(f"{type(error).__name__}: {error}")
 """
@@ -243,7 +241,14 @@ def start_and_signal(script: Path, path: Path, kind: signal.Signals, *, whole_gr
     parts = path.with_name(path.name + ".parts")
     before = len(list(parts.glob("shard-*.h5")))
     command = [sys.executable, "-W", "ignore", str(script), str(path)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Tests that a shell runs in the background ignore Ctrl-C, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 120
     while len(list(parts.glob("shard-*.h5"))) <= before:
         assert process.poll() is None, process.communicate()[1]
