@@ -34,6 +34,7 @@ ARENA = (24.0, 488.0)
 ROOM = (34.0, 478.0)
 """Where the block's corners shall stay."""
 PIXELS_PER_RADIAN = 60.0
+JITTER = 0.25
 LENGTHS = np.arange(1, 11) * 12.0
 """Of a push, in px of the pusher's way."""
 
@@ -104,6 +105,8 @@ class Pusher:
     def __init__(self, env: Any, rng: np.random.Generator) -> None:
         self.env, self.rng = env, rng
         self.noise = np.zeros(2)
+        self.jitter = rng.uniform(0, JITTER)
+        """How jerky this episode is: a planner's candidates are, and a model must have seen what becomes of them."""
         self.way = np.zeros(2)
         self.new_target()
         self.choose()
@@ -169,7 +172,8 @@ class Pusher:
         """
         self.noise = 0.8 * self.noise + self.rng.normal(0, 0.035, 2)
         inside = np.clip(self.agent + way, *ARENA) - self.agent
-        return np.clip(inside / (0.4 * self.env.action_scale) + self.noise, -0.8, 0.8)
+        steady = np.clip(inside / (0.4 * self.env.action_scale) + self.noise, -0.8, 0.8)
+        return np.clip(steady + self.rng.normal(0, self.jitter, 2), -1, 1)
 
     def wander(self) -> np.ndarray:
         way = self.heading - self.agent

@@ -118,12 +118,13 @@ def drive(row: Row, waypoint: np.ndarray, stiffness: float, damping: float) -> n
 
 
 def behaviour(simulator: Any, rng: np.random.Generator) -> Callable[[], np.ndarray]:
-    """From one random joint configuration to the next, at a speed of its own each time, with slowly varying noise.
+    """From one random joint configuration to the next, at a speed of its own each time, with slowly and quickly varying noise.
 
-    White noise would leave the arm where it is. Here it moves most of the time, and rests a while where it arrives.
+    White noise alone would leave the arm where it is. Here it moves most of the time, and rests a while where it arrives. The
+    quick part is what a planner's candidates look like, and a model must have seen what becomes of them.
     """
     stiffness, left = 0.0, 0
-    level = rng.uniform(0.0, 0.2)
+    level, jitter = rng.uniform(0.0, 0.2), rng.uniform(0.0, 0.5)
     noise = np.zeros(2)
 
     def act() -> np.ndarray:
@@ -136,7 +137,7 @@ def behaviour(simulator: Any, rng: np.random.Generator) -> Callable[[], np.ndarr
         left -= 1
         noise = 0.8 * noise + 0.6 * level * rng.normal(size=2)
         pull = drive(row, getattr(simulator.env, GOAL), stiffness, damping=0.1)
-        return np.clip(pull + noise, -1, 1).astype(np.float32)
+        return np.clip(pull + noise + jitter * rng.normal(size=2), -1, 1).astype(np.float32)
 
     return act
 
