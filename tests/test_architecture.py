@@ -26,9 +26,9 @@ MAY = {
     "statistics": BASE,
     "collapse": BASE,
     "simulator": BASE,
-    "models": BASE | {"distributed", "draws"},
+    "models": BASE | {"distributed", "draws", "task_files"},
     "objectives": BASE | {"distributed", "draws", "models"},
-    "composition": BASE | {"records", "tasks", "objectives"},
+    "composition": BASE | {"records", "tasks", "models", "objectives"},
     "data": BASE | {"records", "draws", "simulator", "tasks", "processes"},
     "training": BASE
     | {"records", "distributed", "draws", "tasks", "models", "objectives", "composition", "data", "machine", "diagnostics"},

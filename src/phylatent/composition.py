@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from phylatent.errors import UserError
+from phylatent.models.encoders import ENCODERS, find_encoder
 from phylatent.objectives import TERMS
 from phylatent.records import atomic
 from phylatent.schema import Config, Settings
@@ -26,7 +27,7 @@ from phylatent.tasks import all_tasks, get_task, task_file, unknown
 ALIASES = {"svip": "svic", "casp": "casc"}
 """Names from a later version of the paper."""
 
-TEXTS = ("data", "device")
+TEXTS = ("data", "device", "model.encoder")
 """Keys whose value is taken as it stands: a file may be called 007."""
 
 LIKE = "tworooms"
@@ -80,10 +81,13 @@ def load_config(path: Path, overrides: Sequence[str] = (), task: str | None = No
 
 
 def to_dict(config: Config) -> dict[str, Any]:
-    """Nested plain values, the objectives at the top level under their names, as on the command line."""
+    """Nested plain values, objectives and encoder at the top level under their names, as on the command line."""
     plain = asdict(config)
     plain["terms"] = list(config.terms)
     plain.update(plain.pop("objectives"))
+    settings = plain.pop("encoder")
+    if settings:
+        plain[find_encoder(config.model.encoder).name] = settings
     return plain
 
 
@@ -100,15 +104,16 @@ def _shipped(kind: str, name: str) -> dict[str, Any]:
 
 
 @cache
-def _schema() -> type:
-    """`Settings` plus a section for every objective there is: what OmegaConf checks keys and types against."""
-    sections = [(name, term.Settings, field(default_factory=term.Settings)) for name, term in TERMS.items()]
+def _schema(encoders: tuple[str, ...]) -> type:
+    """`Settings` plus a section for every objective and encoder there is: what OmegaConf checks keys and types against."""
+    parts = {**TERMS, **{name: ENCODERS[name] for name in encoders if fields(ENCODERS[name].Settings)}}
+    sections = [(name, part.Settings, field(default_factory=part.Settings)) for name, part in parts.items()]
     return make_dataclass("Schema", sections, bases=(Settings,), frozen=True)
 
 
 def known_keys() -> list[str]:
     keys = []
-    for entry in fields(_schema()):
+    for entry in fields(_schema(tuple(ENCODERS))):
         default = entry.default_factory() if callable(entry.default_factory) else None
         keys += [f"{entry.name}.{inner.name}" for inner in fields(default)] if is_dataclass(default) else [entry.name]
     return keys
@@ -122,10 +127,11 @@ def _make_writable(node: DictConfig) -> None:
             _make_writable(node[key])
 
 
-def _resolve(layers: Iterable[Mapping[str, Any]], overrides: Sequence[str]) -> Config:
+def _resolve(layers: Sequence[Mapping[str, Any]], overrides: Sequence[str]) -> Config:
+    _meet_encoder(layers, overrides)
     chosen = _parse(overrides)
     # The schema is read-only because its dataclasses are frozen; merging needs a writable copy of it.
-    merged = OmegaConf.structured(_schema())
+    merged = OmegaConf.structured(_schema(tuple(ENCODERS)))
     _make_writable(merged)
     for layer in [*layers, chosen]:
         for key in _flat(layer):
@@ -136,6 +142,14 @@ def _resolve(layers: Iterable[Mapping[str, Any]], overrides: Sequence[str]) -> C
             key = str(getattr(error, "full_key", "") or "")
             raise UserError(f"wrong value for {key}: {str(error).splitlines()[0]}") from error
     return _typed(merged, chosen)
+
+
+def _meet_encoder(layers: Sequence[Mapping[str, Any]], overrides: Sequence[str]) -> None:
+    """An encoder of the user's own brings a section of keys: it must be known before they are read."""
+    named = [(layer.get("model") or {}).get("encoder") for layer in layers]
+    named += [text for key, _, text in (override.partition("=") for override in overrides) if key == "model.encoder"]
+    for name in filter(None, named):
+        find_encoder(str(name))
 
 
 def _typed(merged: Any, chosen: Mapping[str, Any]) -> Config:
@@ -163,8 +177,16 @@ def _typed(merged: Any, chosen: Mapping[str, Any]) -> Config:
         raise UserError("no objective is left: every weight is 0")
     if resolved.devices < 1:
         raise UserError(f"devices is {resolved.devices}; it must be at least 1")
+    encoder = find_encoder(resolved.model.encoder).name
+    for name in chosen:
+        if name in ENCODERS and name != encoder:
+            raise UserError(f"the model's encoder is {encoder!r}, so settings of {name!r} would do nothing; model.encoder={name}?")
     settings = {entry.name: getattr(resolved, entry.name) for entry in fields(Settings)}
-    return Config(**{**settings, "terms": active}, objectives={name: getattr(resolved, name) for name in active})
+    return Config(
+        **{**settings, "terms": active},
+        objectives={name: getattr(resolved, name) for name in active},
+        encoder=getattr(resolved, encoder, None),
+    )
 
 
 def _parse(overrides: Sequence[str]) -> dict[str, Any]:
@@ -178,7 +200,7 @@ def _parse(overrides: Sequence[str]) -> dict[str, Any]:
         if head in ("task", "task_file", "preset", "variant"):
             raise UserError(f"{head} is chosen by itself, not as an override: it decides what the others start from")
         _check_known(".".join([head, *rest]))
-        value = text if head in TEXTS and not rest else _value(override, text)
+        value = text if ".".join([head, *rest]) in TEXTS else _value(override, text)
         if rest:
             chosen.setdefault(head, {})[rest[0]] = value
         else:

@@ -10,7 +10,6 @@ import contextlib
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,12 +20,12 @@ from einops import rearrange
 from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from safetensors import SafetensorError
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from phylatent.draws import Draws, seeded_init
 from phylatent.errors import UserError
 from phylatent.models.blocks import ActionEncoder, Predictor, Projector, Seen
+from phylatent.models.encoders import make_encoder
 from phylatent.schema import ClipConfig, ModelConfig, Normaliser
 
 CARD = (Path(__file__).parent / "model_card.md").read_text()
@@ -38,6 +37,8 @@ class WorldModelConfig:
 
     action_dim: int
     model: ModelConfig = field(default_factory=ModelConfig)
+    encoder: Mapping[str, Any] | None = None
+    """The encoder's own settings."""
     clip: ClipConfig = field(default_factory=ClipConfig)
     task: str | None = None
     variant: str | None = None
@@ -81,18 +82,8 @@ class WorldModel(
         super().__init__()
         self.config = config
         size = config.model
-        # LayerNorm's epsilon is the reference encoder's (transformers' ViT), not timm's: its weights must give its latents.
         with seeded_init(seed, "encoder"):
-            self.encoder = VisionTransformer(
-                img_size=size.image_size,
-                patch_size=size.patch_size,
-                embed_dim=size.width,
-                depth=size.depth,
-                num_heads=size.heads,
-                num_classes=0,
-                global_pool="token",
-                norm_layer=partial(nn.LayerNorm, eps=1e-12),
-            )
+            self.encoder = make_encoder(size, config.encoder)
         with seeded_init(seed, "projector"):
             self.projector = Projector(size.width, size.projector_hidden)
         with seeded_init(seed, "action_encoder"):

@@ -72,6 +72,8 @@ class SplitConfig:
 class ModelConfig:
     """Sizes of E, P, G_a and F. `width` is also the latent's dimension, as in the paper."""
 
+    encoder: str = "vit"
+    """E by its name, or the path of a file that declares one (models/encoders.py)."""
     image_size: int = 224
     patch_size: int = 14
     width: int = 192
@@ -86,9 +88,9 @@ class ModelConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        at_least("model", self, 1, *(entry.name for entry in fields(self) if entry.name != "dropout"))
+        at_least("model", self, 1, *(entry.name for entry in fields(self) if entry.name not in ("encoder", "dropout")))
         check(
-            self.image_size % self.patch_size == 0,
+            self.encoder != "vit" or self.image_size % self.patch_size == 0,
             f"model.patch_size {self.patch_size} does not divide model.image_size {self.image_size}",
         )
         check(self.width % self.heads == 0, f"model.heads {self.heads} does not divide model.width {self.width}")
@@ -162,6 +164,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """A resolved configuration: `Settings` and, by name, the settings of every active objective."""
+    """A resolved configuration: `Settings`, by name the settings of every active objective, and those of the encoder."""
 
     objectives: Mapping[str, Any] = field(default_factory=dict)
+    encoder: Any = None

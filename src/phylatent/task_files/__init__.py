@@ -30,14 +30,19 @@ def is_task_file(text: str) -> bool:
 
 def load_task_file(path: Path) -> TaskSpec:
     """The checked `TASK` of a file; whatever is wrong with it is one sentence."""
-    if not path.is_file():
-        raise UserError(f"there is no task file {path}; check the path in task=")
-    if path.suffix != ".py":
-        raise UserError(f"{path} is not a task file: one is a Python file, *.py, that declares a TASK; {GUIDE}")
-    module = _import(path.resolve())
+    module = import_file(path, "a task file", "task=")
     if not hasattr(module, "TASK"):
         raise UserError(f"{path} declares no TASK; add TASK = TaskSpec(name=…, …) to it; {GUIDE}")
     return checked_task(module.TASK, str(path))
+
+
+def import_file(path: Path, what: str, key: str) -> ModuleType:
+    """A user's Python file as a module that spawned processes can import, too."""
+    if not path.is_file():
+        raise UserError(f"there is no {what.partition(' ')[2]} {path}; check the path in {key}")
+    if path.suffix != ".py":
+        raise UserError(f"{path} is not {what}: one is a Python file, *.py; check the path in {key}")
+    return _import(path.resolve())
 
 
 def checked_task(found: Any, where: str) -> TaskSpec:

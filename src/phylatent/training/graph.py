@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from phylatent import distributed
 from phylatent.data.stats import unroll
 from phylatent.draws import Draws, seeded_init
+from phylatent.models.encoders import encoder_settings, find_encoder
 from phylatent.models.world_model import WorldModel, WorldModelConfig
 from phylatent.objectives import TERMS
 from phylatent.objectives.psg import CIRCULAR
@@ -96,7 +97,9 @@ def build(config: Config, action: Normaliser | None = None, target: Normaliser |
     world_model = WorldModel(
         WorldModelConfig(
             action_dim=task.action_dim,
-            model=config.model,
+            # A model is published under its encoder's name, not with the path of the file that declares it.
+            model=replace(config.model, encoder=find_encoder(config.model.encoder).name),
+            encoder=encoder_settings(config.encoder),
             clip=config.clip,
             task=task.name,
             variant=config.variant,
