@@ -51,6 +51,8 @@ class Statistics:
     action: Normaliser
     target: Normaliser
     """Of S̄ as it is regressed: with circular targets, of sines and cosines."""
+    correlations: tuple[tuple[tuple[float, ...], ...], ...] | None = None
+    """Of z-scored actions over time, [lag, A, A]."""
 
 
 def episode_rows(episodes: Episodes, ids: Sequence[int], *, drop_last: bool = False) -> np.ndarray:
@@ -65,7 +67,28 @@ def fit_statistics(
     """From training episodes only. Actions count one by one, also where rows hold whole blocks."""
     actions = episodes.actions[episode_rows(episodes, train_ids, drop_last=True)].reshape(-1, task.action_dim)
     targets = unroll(torch.from_numpy(episodes.targets[episode_rows(episodes, train_ids)]), periods=periods or {})
-    return Statistics(action=fit_normaliser(actions), target=fit_normaliser(targets.numpy()))
+    action = fit_normaliser(actions)
+    correlations = action_correlations(episodes, action, train_ids).round(6).tolist()
+    return Statistics(action, fit_normaliser(targets.numpy()), tuple(tuple(map(tuple, lag)) for lag in correlations))
+
+
+CORRELATED_STEPS = 25
+
+
+def action_correlations(episodes: Episodes, normaliser: Normaliser, train_ids: Sequence[int]) -> np.ndarray:
+    """[lag, A, A]: how each dimension of an action goes with every dimension of the one `lag` raw steps later, in z-scores.
+
+    Divided by the number of all steps, whatever the lag: only so the matrix that a plan's noise is made of stays positive.
+    """
+    mean, scale = np.array(normaliser.mean), np.array(normaliser.scale)
+    sums, steps = np.zeros((CORRELATED_STEPS, len(mean), len(mean))), 0
+    for episode in train_ids:
+        rows = episode_rows(episodes, [episode], drop_last=True)
+        z = (episodes.actions[rows].reshape(-1, len(mean)).astype(np.float64) - mean) * scale
+        for lag in range(min(CORRELATED_STEPS, len(z))):
+            sums[lag] += z[: len(z) - lag].T @ z[lag:]
+        steps += len(z)
+    return sums / max(steps, 1)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ class WorldModelConfig:
     action_high: tuple[float, ...] | None = None
     action: Normaliser | None = None
     """z-scores of raw actions; unset until there is training data, and then actions pass as they are."""
+    action_correlations: tuple[Any, ...] | None = None
+    """[lag, dimension, dimension]: how actions vary from step to step in the training data, for a planner's candidates."""
     target: Normaliser | None = None
     split: Mapping[str, Any] | None = None
     provenance: Mapping[str, Any] | None = None

@@ -25,17 +25,25 @@ def cem(
     elites: int,
     iterations: int,
     generators: Sequence[torch.Generator],
+    start_PkA: Tensor | None = None,
+    mixing: Tensor | None = None,
 ) -> Tensor:
     """The mean [P, k, A] of the last elites, one problem per generator.
+
+    `start_PkA` is the first mean instead of 0. `mixing` [k·A, k·A] turns white noise into noise that is correlated within a plan;
+    its rows have norm 1, so that every value keeps its deviation.
 
     Actions are z-scored: the search starts at mean 0 with deviation 1. Candidate 0 is the mean; every candidate is clamped to
     the bounds; mean and unbiased deviation of the elites make the next round.
     """
     shape = (horizon, len(low_A))
-    mean = torch.zeros(len(generators), *shape, device=low_A.device).clamp(low_A, high_A)
+    start = torch.zeros(len(generators), *shape, device=low_A.device) if start_PkA is None else start_PkA
+    mean = start.clamp(low_A, high_A)
     deviation = torch.ones_like(mean)
     for _ in range(iterations):
         noise = torch.stack([torch.randn(candidates, *shape, generator=g, device=low_A.device) for g in generators])
+        if mixing is not None:
+            noise = (noise.flatten(2) @ mixing.T).unflatten(2, shape)
         sampled = mean[:, None] + noise * deviation[:, None]
         sampled[:, 0] = mean
         sampled = sampled.clamp(low_A, high_A)

@@ -45,11 +45,14 @@ class Start:
 
 @dataclass(frozen=True)
 class PlanTrace:
-    """One plan: what was expected of it and what came of it, as squared latent distances to the goal."""
+    """One plan: what was expected of it and what came of it, as the planner's cost."""
 
     step: int
     start_cost: float
+    planned_cost: float
+    """Expected at the plan's end."""
     imagined_cost: float
+    """Expected where its execution ended."""
     real_cost: float
     recorded_cost: float | None
     """What the model expects of the recorded actions, which are known to lead to the goal (first plan only)."""
@@ -76,6 +79,8 @@ class Stage:
         self.past: list[tuple[Tensor, np.ndarray]] = []
         """Latents at block spacing and the blocks taken at them, oldest first."""
         self.now = torch.empty(0)
+        self.left: np.ndarray | None = None
+        """Raw blocks of the last plan that were not executed."""
         self.watches = [Watch(rule) for rule in start.rules]
         self._record()
 
@@ -148,11 +153,15 @@ def plan_and_execute(
             _look(planner, stage, frames)
     while waiting := [stage for stage in stages if not stage.over]:
         # Windows of one length are searched side by side; episodes without a recorded past before those with one.
-        waiting.sort(key=lambda stage: len(stage.past))
-        for _, group in groupby(waiting, key=lambda stage: len(stage.past)):
+        waiting.sort(key=_alike)
+        for _, group in groupby(waiting, key=_alike):
             together = list(group)
             _plan_once(planner, together, torch.stack([goals[id(stage)] for stage in together]))
     return [stage.trajectory for stage in stages]
+
+
+def _alike(stage: Stage) -> tuple[int, int]:
+    return len(stage.past), stage.steps
 
 
 def _look(planner: Planner, stage: Stage, frames: Sequence[tuple[np.ndarray, np.ndarray | None]]) -> None:
@@ -167,12 +176,16 @@ def _plan_once(planner: Planner, stages: Sequence[Stage], goal_PD: Tensor) -> No
     now = torch.stack([stage.now for stage in stages])
     history = _history(stages, planner.device)
     generators = [planner.generator(stage.start.pair.episode, stage.start.pair.start, stage.steps) for stage in stages]
-    found = planner.search(now, goal_PD, generators, history)
+    horizon = planner.horizon(stages[0].steps // planner.actions.stride)
+    left = None if stages[0].left is None else torch.as_tensor(np.stack([stage.left for stage in stages]))
+    found = planner.search(now, goal_PD, generators, history, horizon=horizon, left_PkA=left)
     seconds = (time.perf_counter() - started) / len(stages)
     recorded = _recorded_costs(planner, stages, now, goal_PD, history)
-    blocks = found.blocks_PkA[:, : planner.settings.receding].cpu().numpy()
+    whole = found.blocks_PkA.cpu().numpy()
+    blocks = whole[:, : planner.settings.receding]
     for index, stage in enumerate(stages):
         step = stage.steps
+        stage.left = whole[index, len(blocks[index]) :] if len(whole[index]) > len(blocks[index]) else None
         if len(blocks[index]) <= planner.frames_before:  # a short plan: what was seen before it still counts
             stage.past.append((stage.now, blocks[index, 0]))
         else:
@@ -184,17 +197,14 @@ def _plan_once(planner: Planner, stages: Sequence[Stage], goal_PD: Tensor) -> No
         stage.trajectory.plans.append(
             PlanTrace(
                 step=step,
-                start_cost=_cost(now[index], goal_PD[index]),
-                imagined_cost=_cost(imagined[executed - 1], goal_PD[index]),
-                real_cost=_cost(stage.now, goal_PD[index]),
+                start_cost=float(planner.cost(now[index], goal_PD[index])),
+                planned_cost=float(planner.cost(imagined[-1], goal_PD[index])),
+                imagined_cost=float(planner.cost(imagined[executed - 1], goal_PD[index])),
+                real_cost=float(planner.cost(stage.now, goal_PD[index])),
                 recorded_cost=None if recorded is None else recorded[index],
                 imagined_kD=imagined.cpu().numpy(),
             )
         )
-
-
-def _cost(z_D: Tensor, goal_D: Tensor) -> float:
-    return float((z_D - goal_D).square().sum())
 
 
 def _history(stages: Sequence[Stage], device: torch.device) -> History | None:
@@ -213,4 +223,4 @@ def _recorded_costs(
         return None
     blocks = torch.as_tensor(np.stack([stage.start.recorded_kA for stage in stages]), dtype=torch.float32)
     ends = planner.imagine(now_PD, blocks.to(planner.device), history)[:, -1]
-    return (ends - goal_PD).square().sum(-1).tolist()
+    return planner.cost(ends, goal_PD).tolist()

@@ -16,18 +16,24 @@ AGREEMENT = 0.1
 
 
 def verdict(trajectory: Trajectory) -> str | None:
-    """Why the first plan of a failed episode failed.
+    """Why the first attempt of a failed episode failed: the first plan, and those that shrink towards the same arrival.
 
     `search`: the model itself rates the recorded actions, which lead to the goal, above the plan that was found.
-    `model`: the plan was expected to come closer than it did.
+    `model`: a plan was expected to come closer than it did.
     `latent`: it came as close as expected, in latent space; physically it is elsewhere.
     """
     if not trajectory.plans:
         return None
     first = trajectory.plans[0]
-    if first.recorded_cost is not None and first.recorded_cost < first.imagined_cost:
+    if first.recorded_cost is not None and first.recorded_cost < first.planned_cost:
         return "search"
-    return "model" if first.real_cost - first.imagined_cost > AGREEMENT * first.start_cost else "latent"
+    attempt = [first]
+    for plan in trajectory.plans[1:]:
+        if len(plan.imagined_kD) >= len(attempt[-1].imagined_kD):
+            break
+        attempt.append(plan)
+    missed = max(plan.real_cost - plan.imagined_cost for plan in attempt)
+    return "model" if missed > AGREEMENT * first.start_cost else "latent"
 
 
 def imagination(trajectories: Sequence[Trajectory], successes: Sequence[bool]) -> dict[str, object] | None:

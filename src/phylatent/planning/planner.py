@@ -30,6 +30,8 @@ class Actions:
     high: tuple[float, ...]
     normaliser: Normaliser
     stride: int = 5
+    correlations: tuple[Any, ...] | None = None
+    """Of z-scored actions in the training data, [lag, dimension, dimension of the action that much later]."""
 
     @classmethod
     def of(cls, model: Any) -> Actions:
@@ -39,7 +41,8 @@ class Actions:
             raise UserError(
                 "this model does not say what its actions are; give Planner(model, actions=Actions(low, high, normaliser))"
             )
-        return cls(config.action_low, config.action_high, config.action, config.clip.stride)
+        correlations = getattr(config, "action_correlations", None)
+        return cls(config.action_low, config.action_high, config.action, config.clip.stride, correlations)
 
     def bounds(self) -> tuple[Tensor, Tensor]:
         """Of a z-scored block [A]; a dimension that never varied in the data stays where it was."""
@@ -47,11 +50,31 @@ class Actions:
         ends = [torch.tensor((np.array(end) - mean) * scale, dtype=torch.float32) for end in (self.low, self.high)]
         return ends[0].repeat(self.stride), ends[1].repeat(self.stride)
 
+    def mixing(self, blocks: int) -> Tensor:
+        """[k·A, k·A]: white noise times this varies over a plan of k blocks as actions do in the training data."""
+        if self.correlations is None:
+            raise UserError("plan.noise=data needs a model that knows how actions vary in its training data; train it anew")
+        lags = np.array(self.correlations)
+        steps, dims = blocks * self.stride, lags.shape[1]
+        covariance = np.zeros((steps, dims, steps, dims))
+        for first in range(steps):
+            for later in range(first, min(steps, first + len(lags))):
+                covariance[first, :, later] = lags[later - first]
+                covariance[later, :, first] = lags[later - first].T
+        values, vectors = np.linalg.eigh(covariance.reshape(steps * dims, steps * dims))
+        mixing = vectors * np.sqrt(np.maximum(values, 1e-6))
+        mixing /= np.linalg.norm(mixing, axis=1, keepdims=True)
+        return torch.tensor(mixing, dtype=torch.float32)
+
     def raw(self, z_A: Tensor) -> Tensor:
         """z-scored blocks [..., A] → raw ones, inside the bounds to the last bit."""
         repeated = [torch.tensor(v, dtype=torch.float32).repeat(self.stride).to(z_A.device) for v in self._constants()]
         mean, std, low, high = repeated
         return (z_A * std + mean).clamp(low, high)
+
+    def z_scored(self, raw_A: Tensor) -> Tensor:
+        mean, scale = (torch.tensor(v).repeat(self.stride).to(raw_A) for v in (self.normaliser.mean, self.normaliser.scale))
+        return (raw_A - mean) * scale
 
     def _constants(self) -> tuple[tuple[float, ...], ...]:
         return self.normaliser.mean, self.normaliser.std, self.low, self.high
@@ -81,9 +104,17 @@ class Planner:
     """
 
     def __init__(
-        self, model: LatentModel, *, settings: PlanConfig | None = None, actions: Actions | None = None, seed: int = 0
+        self,
+        model: LatentModel,
+        *,
+        settings: PlanConfig | None = None,
+        actions: Actions | None = None,
+        seed: int = 0,
+        readout_DS: Tensor | None = None,
     ) -> None:
         self.model = model
+        self.readout_DS = readout_DS
+        """What the cost compares instead of latents, where `plan.cost` asks for it."""
         self.settings = settings or PlanConfig()
         self.actions = actions or Actions.of(model)
         self.seed = seed
@@ -91,6 +122,9 @@ class Planner:
         self.device = next(model.parameters()).device if isinstance(model, nn.Module) else torch.device("cpu")
         if isinstance(model, nn.Module):
             model.eval()
+        if self.settings.cost == "readout" and readout_DS is None:
+            raise UserError("plan.cost=readout needs a map from latents to the state: Planner(model, readout_DS=fit_readout(…))")
+        self._mixings: dict[int, Tensor] = {}
         self.reset()
 
     @property
@@ -106,6 +140,8 @@ class Planner:
         self._taken: list[np.ndarray] = []
         self._goal: tuple[np.ndarray, Tensor] | None = None
         self._plans = 0
+        self._blocks_done = 0
+        self._left: Tensor | None = None
 
     @torch.no_grad()
     def encode(self, frames: np.ndarray | Tensor) -> Tensor:
@@ -125,11 +161,44 @@ class Planner:
             parts.append(torch.as_tensor(self.model.rollout(z_ND[rows], blocks_NkA[rows], **past)).float())
         return torch.cat(parts)
 
+    def cost(self, z_ND: Tensor, goal_ND: Tensor) -> Tensor:
+        """The squared distance [N] that planning lessens, from latents to the goal's."""
+        away = z_ND - goal_ND
+        if self.readout_DS is not None:
+            away = away @ self.readout_DS.to(away)
+        return away.square().sum(-1)
+
+    def horizon(self, blocks_done: int) -> int:
+        """Blocks of the next plan: always as many, or only those left until the arrival that was planned for."""
+        whole = self.settings.horizon
+        return whole - blocks_done % whole if self.settings.shrink else whole
+
+    def _mixing(self, horizon: int) -> Tensor | None:
+        if self.settings.noise == "white":
+            return None
+        if horizon not in self._mixings:
+            self._mixings[horizon] = self.actions.mixing(horizon).to(self.device)
+        return self._mixings[horizon]
+
     @torch.no_grad()
     def search(
-        self, z_PD: Tensor, goal_PD: Tensor, generators: Sequence[torch.Generator], history: History | None = None
+        self,
+        z_PD: Tensor,
+        goal_PD: Tensor,
+        generators: Sequence[torch.Generator],
+        history: History | None = None,
+        *,
+        horizon: int | None = None,
+        left_PkA: Tensor | None = None,
     ) -> Found:
-        """CEM on the squared error between the imagined last latent and the goal's, all problems side by side."""
+        """CEM on the cost of the last imagined latent, all problems side by side.
+
+        `horizon` is the number of blocks where it is not the settings'; `left_PkA` the raw blocks that an earlier plan has left.
+        """
+        horizon, start = horizon or self.settings.horizon, None
+        if self.settings.warm and left_PkA is not None:
+            known = self.actions.z_scored(left_PkA[:, :horizon].to(self.device))
+            start = torch.cat([known, known.new_zeros(len(known), horizon - known.shape[1], known.shape[2])], dim=1)
         count = self.settings.candidates
         low, high = (bound.to(self.device) for bound in self.actions.bounds())
 
@@ -142,17 +211,19 @@ class Planner:
         def cost(candidates_PNkA: Tensor) -> Tensor:
             blocks = self.actions.raw(rearrange(candidates_PNkA, "p n k a -> (p n) k a"))
             ends = self.imagine(seen, blocks, past)[:, -1]
-            return (rearrange(ends, "(p n) d -> p n d", n=count) - goal_PD[:, None]).square().sum(-1)
+            return self.cost(rearrange(ends, "(p n) d -> p n d", n=count), goal_PD[:, None])
 
         mean = cem(
             cost,
             low_A=low,
             high_A=high,
-            horizon=self.settings.horizon,
+            horizon=horizon,
             candidates=count,
             elites=self.settings.elites,
             iterations=self.settings.iterations,
             generators=generators,
+            start_PkA=start,
+            mixing=self._mixing(horizon),
         )
         blocks = self.actions.raw(mean)
         return Found(blocks, self.imagine(z_PD, blocks, history))
@@ -170,6 +241,7 @@ class Planner:
         if self._goal is None or not np.array_equal(self._goal[0], goal):
             self._goal = (goal.copy(), self.encode(goal[None]))
             self._queue.clear()
+            self._blocks_done, self._left = 0, None
             if self._taken:  # in the middle of a block: what came before no longer lies at block spacing
                 self._past, self._taken = [], []
         if not self._taken:
@@ -186,7 +258,10 @@ class Planner:
         if before:
             blocks = torch.as_tensor(np.stack([block for _, block in self._past]), dtype=torch.float32, device=self.device)
             history = History(torch.cat(before)[None], blocks[None])
-        found = self.search(now, goal_PD, [self.generator("act", self._plans)], history)
+        generators, horizon = [self.generator("act", self._plans)], self.horizon(self._blocks_done)
+        found = self.search(now, goal_PD, generators, history, horizon=horizon, left_PkA=self._left)
         self._plans += 1
         blocks = found.blocks_PkA[0, : self.settings.receding]
+        self._blocks_done += len(blocks)
+        self._left = found.blocks_PkA[:, len(blocks) :] if horizon > len(blocks) else None
         return rearrange(blocks, "k (s a) -> (k s) a", s=self.actions.stride).cpu().numpy()

@@ -92,7 +92,7 @@ def _policy(pairs: Sequence[Pair], trajectories: Sequence[Trajectory], scored: S
 def _episode(index: int, pair: Pair, trajectory: Trajectory, outcome: Outcome) -> dict[str, Any]:
     record = {"pair": index, **asdict(pair), **asdict(outcome)}
     if trajectory.plans:
-        costs = ("step", "start_cost", "imagined_cost", "real_cost", "recorded_cost")
+        costs = ("step", "start_cost", "planned_cost", "imagined_cost", "real_cost", "recorded_cost")
         record["planning_seconds"] = trajectory.planning_seconds
         record["plans"] = [{name: getattr(plan, name) for name in costs} for plan in trajectory.plans]
         record["verdict"] = None if outcome.success else verdict(trajectory)

@@ -54,6 +54,8 @@ PLAN_PROTOCOLS = ("paper", "object", "moderate", "strict")
 """All there are, in the order of tables and pages; a task declares those that mean something there."""
 POLICIES = ("model", "random", "nothing", "expert")
 HISTORIES = ("executed", "recorded")
+NOISES = ("white", "data")
+COSTS = ("latent", "readout")
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,16 @@ class PlanConfig:
     """Blocks a plan is long."""
     receding: int = 5
     """Blocks of a plan that are executed before the next one; at most all of them."""
+    shrink: bool = False
+    """Whether a plan ends where the one before it meant to: each is shorter by what was executed, until one is used up. With a
+    fixed horizon and short steps (`receding`) the arrival is put off every time."""
+    warm: bool = False
+    """Whether a plan's search starts from what the last plan had left."""
+    noise: str = "white"
+    """How candidates vary: every action by itself, or from step to step as the actions of the training data do."""
+    cost: str = "latent"
+    """What the search lessens: the squared distance to the goal's latent, or of the physical states that a linear map, fitted
+    on training episodes, reads off the two."""
     candidates: int = 100
     elites: int = 10
     iterations: int = 10
@@ -97,7 +109,9 @@ class PlanConfig:
         at_least("plan", self, 2, "elites")
         check(self.elites <= self.candidates, f"plan.elites is {self.elites}, more than plan.candidates = {self.candidates}")
         check(self.receding <= self.horizon, f"plan.receding is {self.receding}, more than plan.horizon = {self.horizon}")
-        check(self.history in HISTORIES, f"plan.history is {self.history!r}; it must be one of {', '.join(HISTORIES)}")
+        for name, allowed in (("history", HISTORIES), ("noise", NOISES), ("cost", COSTS)):
+            value = getattr(self, name)
+            check(value in allowed, f"plan.{name} is {value!r}; it must be one of {', '.join(allowed)}")
         choices("plan.protocol", self.protocol, PLAN_PROTOCOLS)
         choices("plan.policy", self.policy, POLICIES)
         whole("plan.seeds", self.seeds, 0)

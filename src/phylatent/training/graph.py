@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -91,7 +92,12 @@ def target_periods(config: Config) -> Mapping[int, float]:
     return get_task(config.task).target.angles if psg is not None and psg.angles == CIRCULAR else {}
 
 
-def build(config: Config, action: Normaliser | None = None, target: Normaliser | None = None) -> TrainingGraph:
+def build(
+    config: Config,
+    action: Normaliser | None = None,
+    target: Normaliser | None = None,
+    action_correlations: tuple[Any, ...] | None = None,
+) -> TrainingGraph:
     """The training graph of a configuration. Without statistics of data, actions and targets pass as they are."""
     task = get_task(config.task)
     world_model = WorldModel(
@@ -106,6 +112,7 @@ def build(config: Config, action: Normaliser | None = None, target: Normaliser |
             action_low=task.action_low,
             action_high=task.action_high,
             action=action,
+            action_correlations=action_correlations,
             target=target,
         ),
         seed=config.seed,

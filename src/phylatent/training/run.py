@@ -137,7 +137,7 @@ def prepare(config: Config) -> Prepared:
         device=device,
         data={"name": episodes.path.name, "episodes": len(episodes.lengths), "fingerprint": episodes.fingerprint()},
         split=split,
-        graph=build(config, statistics.action, statistics.target),
+        graph=build(config, statistics.action, statistics.target, statistics.correlations),
         windows=windows,
         validator=make_validator(config, task, episodes, split),
         diagnosing=make_diagnosing(config, task, episodes, split),
