@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from phylatent.statistics import spread, wilson
+from phylatent.statistics import EPISODES, spread, success_interval, wilson
 
 SEEDS = (0, 1, 2)
 PAIRS = 60
@@ -185,7 +185,7 @@ def episode(rng: np.random.Generator, pair: int, success: bool, planned: bool) -
     return {
         "pair": pair,
         "seed": pair * 3 // PAIRS,
-        "episode": 700 + pair,
+        "episode": 700 + pair // 2,
         "start": pair % 40,
         "success": success,
         "first_success": int(rng.integers(6, 50)) if success else None,
@@ -206,7 +206,9 @@ def policy(episodes: list[dict[str, Any]]) -> dict[str, Any]:
     steps = [e["first_success"] for e in episodes if e["success"]]
     return {
         "rate": wins / len(episodes),
-        "interval": wilson(wins, len(episodes)),
+        "interval": success_interval([e["success"] for e in episodes], [e["episode"] for e in episodes]),
+        "interval_of": EPISODES,
+        "wilson": wilson(wins, len(episodes)),
         "successes": wins,
         "count": len(episodes),
         "per_seed": per_seed,

@@ -165,6 +165,11 @@ def test_the_comparison_is_paired(two: list[Path]) -> None:
     assert found.tests[0].only_method == expected.only_second
     assert found.difference is not None
     assert found.difference.mean == pytest.approx(np.mean(list(method.values())) - np.mean(list(reference.values())))
+    assert found.difference.episodes == found.pairs // 2, "two pairs of each episode count together"
+    text = Page(render(methods)).text
+    assert f"bootstrap over {found.difference.episodes} episodes ({found.pairs} pairs)" in text
+    assert "95 % intervals are bootstraps over held-out episodes" in text
+    assert "older records" not in text
     first = compare_diagnostics(methods)[0]
     assert first.before is not None
     assert first.after is not None

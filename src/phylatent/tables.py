@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from phylatent.diagnostics.diagnose import SECTIONS
-from phylatent.statistics import mcnemar
+from phylatent.statistics import mcnemar, paired_difference
 
 
 def percent(rate: float | None, interval: Sequence[float] | None = None) -> str:
@@ -47,7 +48,8 @@ def show_success(records: Sequence[Mapping[str, Mapping[str, Any]]], console: Co
         first = records[0][protocol]
         table = Table(
             title=f"success under `{protocol}`, {first['pairs']['count']} held-out pairs",
-            caption=f"95 % Wilson intervals; list {first['pairs']['hash'][:12]}; {first['already_solved']} solved at the start",
+            caption=f"95 % intervals by bootstrap over held-out episodes; list {first['pairs']['hash'][:12]}; "
+            f"{first['already_solved']} solved at the start",
         )
         table.add_column("policy", overflow="fold")
         for column in ("success", "± seeds", "steps", "ends at"):
@@ -76,9 +78,13 @@ def _show_failures(records: Sequence[Mapping[str, Any]], console: Console) -> No
         reference = judged[0]
         won = [[episode["success"] for episode in record["episodes"]["model"]] for record in (other, reference)]
         test = mcnemar(*won)
+        homes = [episode["episode"] for episode in reference["episodes"]["model"]]
+        found = paired_difference(*(np.array([outcomes]) for outcomes in won), homes)
         console.print(
             f"  {escape(other['model']['name'])} against {escape(reference['model']['name'])}: "
-            f"only it solved {test.only_first}, only the other {test.only_second}; McNemar p = {test.p:.2g}",
+            f"{100 * found.mean:+.1f} points, 95 % [{100 * found.low:+.1f}, {100 * found.high:+.1f}] over {found.episodes} "
+            f"episodes, sign flips by episode p = {found.p_sign_flip:.2g}; only it solved {test.only_first}, only the other "
+            f"{test.only_second}, McNemar p = {test.p:.2g}",
             highlight=False,
             soft_wrap=True,
         )

@@ -22,7 +22,7 @@ from phylatent.report.marks import Figure
 from phylatent.report.methods import DIAGNOSTICS, Method, diagnostic, dig, group, success
 from phylatent.report.scatter import AXES, FAILED, ORDINARY, Scatter, packed, ranges, scatters
 from phylatent.report.strips import Filmstrips, filmstrips
-from phylatent.report.words import MEANINGS, NAMES, verdict
+from phylatent.report.words import MEANINGS, NAMES, intervals, verdict
 from phylatent.schema import PLAN_PROTOCOLS
 
 PAGE, RECORD, FIGURES = "report.html", "report.json", "figures"
@@ -100,6 +100,7 @@ def _render(
         title=title,
         banner=any(run.quick for method in methods for run in method.runs),
         verdict=verdict(methods),
+        intervals=intervals(methods),
         methods=methods,
         names=NAMES,
         meanings=MEANINGS,
