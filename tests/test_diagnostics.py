@@ -243,6 +243,9 @@ def test_the_same_seed_draws_the_same_whatever_the_workers(sample: Sample, free_
     timeless = [{key: value for key, value in found.record.items() if key != "seconds"} for found in (first, second)]
     assert timeless[0] == timeless[1]
     assert draw(free_space, replace(settings, severity=2.0, branches=2)).fingerprint != one.fingerprint
+    other = replace(TASK, severities={"noise": 0.2})
+    louder = draw_samples(task=other, episodes=free_space, split=SPLIT, clip=CLIP, settings=settings)
+    assert louder.fingerprint != one.fingerprint, "the task's own strengths are part of it"
 
 
 def test_a_module_is_judged_in_eval_mode_and_keeps_its_own(sample: Sample) -> None:

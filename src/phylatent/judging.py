@@ -178,7 +178,9 @@ def _key(subject: Subject, settings: DiagnoseConfig | PlanConfig) -> dict[str, A
     """What decides a record's numbers: where it is unchanged, the record stands."""
     decisive = {name: value for name, value in asdict(settings).items() if name not in FREE}
     held_out = hashlib.sha256(repr(subject.split.held_out).encode()).hexdigest()
-    facts = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "held_out": held_out}
+    facts: dict[str, Any] = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "held_out": held_out}
+    if isinstance(settings, DiagnoseConfig) and settings.protocol == "paper" and subject.task.severities:
+        facts["severities"] = dict(subject.task.severities)
     return json.loads(json.dumps(decisive | facts))
 
 

@@ -87,6 +87,7 @@ def diagnose_model(
         "health": asdict(health),
         "notes": list(sample.notes),
         "kinds": list(PERTURBATIONS),
+        "strengths": sample.settings["bases"],
         "seconds": round(time.perf_counter() - started, 2),
     }
     arrays = {
@@ -136,7 +137,8 @@ def _measure_paper(
 ) -> dict[str, Measured]:
     held, coordinates = sample.held, sample.coordinates
     tell("invariance", 0)
-    appearance = invariance.measure(model, one.states, held, severity=settings.severity, seed=one.seed)
+    strengths = sample.settings["bases"]
+    appearance = invariance.measure(model, one.states, held, strengths=strengths, severity=settings.severity, seed=one.seed)
     tell("identifiability", 1)
     folding = identifiability.measure(model, one.pairs, held, coordinates)
     tell("counterfactual", 2)
