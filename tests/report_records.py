@@ -134,6 +134,12 @@ def write_diagnosis(
         kind: counted(int(((nuis * strength) > state).sum()), states)
         for kind, strength in {"brightness": 1.1, "colour": 0.9, "texture": 1.25, "noise": 0.7}.items()
     }
+    if model["variant"] in TERMS:
+        sees = ["brightness", "colour"] if "svic" in TERMS[model["variant"]] else []
+        for form, kinds in (("seen", sees), ("unseen", [kind for kind in invariance["by_kind"] if kind not in sees])):
+            failures = sum(invariance["by_kind"][kind]["failures"] for kind in kinds)
+            found = counted(failures, states * len(kinds)) if kinds else {"rate": None, "interval": None}
+            invariance[form] = found | {"kinds": kinds}
     default = at(0.75, 0.1)
     identifiability = headline([(default["failures"], default["eligible"])], rates.get("identifiability"), chance=0.1)
     identifiability["per_seed"][0] |= {"tau_phys": float(tau_phys), "tau_lat": float(tau_lat)}

@@ -248,6 +248,22 @@ def test_the_same_seed_draws_the_same_whatever_the_workers(sample: Sample, free_
     assert louder.fingerprint != one.fingerprint, "the task's own strengths are part of it"
 
 
+def test_perturbations_seen_in_training_are_rated_apart(sample: Sample) -> None:
+    episodes = sample.held.episodes
+    rest = {"task": TASK, "episodes": episodes, "split": SPLIT, "clip": CLIP, "settings": SETTINGS, "sample": sample}
+    model = Changed(lambda z: torch.round(z / 3) * 3)
+    found = diagnose_model(model, **rest, seen=("brightness", "colour")).record["invariance"]
+    for form, kinds in {"seen": ["brightness", "colour"], "unseen": ["texture", "noise"]}.items():
+        assert found[form]["kinds"] == kinds
+        for count in ("failures", "eligible"):
+            assert found[form][count] == sum(found["by_kind"][kind][count] for kind in kinds)
+        assert found[form]["rate"] == pytest.approx(found[form]["failures"] / found[form]["eligible"])
+    nothing = diagnose_model(model, **rest, seen=()).record["invariance"]
+    assert (nothing["seen"]["rate"], nothing["seen"]["kinds"]) == (None, [])
+    assert nothing["unseen"]["eligible"] == 4 * nothing["eligible"]
+    assert "seen" not in diagnose_model(model, **rest).record["invariance"], "not known"
+
+
 def test_a_module_is_judged_in_eval_mode_and_keeps_its_own(sample: Sample) -> None:
     class Module(nn.Module):
         def __init__(self) -> None:

@@ -65,7 +65,7 @@ def diagnose(
             held |= {"clip": subject.model.config.clip, "settings": settings}
             with _progress(console, f"diagnose {subject.name}") as tell:
                 sample = sample or draw_samples(**held, progress=tell)
-                diagnosis = diagnose_model(subject.model, **held, sample=sample, progress=tell)
+                diagnosis = diagnose_model(subject.model, **held, seen=subject.seen, sample=sample, progress=tell)
             _bring_training(subject)
             save(diagnosis, path.parent, {"model": subject.facts, "key": key, "quick": quick, "provenance": provenance()})
         records.append(json.loads(path.read_text()))

@@ -13,6 +13,8 @@ from rich.table import Table
 from phylatent.diagnostics.diagnose import SECTIONS
 from phylatent.statistics import mcnemar, paired_difference
 
+FORMS = ("seen", "unseen")
+
 
 def percent(rate: float | None, interval: Sequence[float] | None = None) -> str:
     if rate is None:
@@ -31,6 +33,7 @@ def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
         cells = [percent(record[section]["rate"], record[section]["interval"]) for section in sections]
         table.add_row(escape(record["model"]["name"]), *cells)
     console.print(table)
+    _show_kinds(records, console)
     for record in records:
         for section in sections:
             found = record[section]
@@ -41,6 +44,26 @@ def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
             console.print(
                 f"[bold red]{escape(record['model']['name'])}:[/] {escape(record['health']['sentence'])}", soft_wrap=True
             )
+
+
+def _show_kinds(records: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Invariance under each kind of perturbation, and under those whose form the model met in training and the others."""
+    kinds = list(records[0]["invariance"].get("by_kind") or {})
+    if not kinds:
+        return
+    table = Table(
+        title="invariance failures under each perturbation, all states",
+        caption="seen, unseen: all perturbations whose form the model's training had or had not, where that is known",
+    )
+    table.add_column("model", overflow="fold")
+    for column in (*kinds, *FORMS):
+        table.add_column(column, justify="right")
+    for record in records:
+        found = record["invariance"]
+        rates = [found["by_kind"][kind] for kind in kinds] + [found.get(form) for form in FORMS]
+        cells = ["–" if rate is None or rate["rate"] is None else percent(rate["rate"], rate["interval"]) for rate in rates]
+        table.add_row(escape(record["model"]["name"]), *cells)
+    console.print(table)
 
 
 def show_success(records: Sequence[Mapping[str, Mapping[str, Any]]], console: Console) -> None:
@@ -76,10 +99,10 @@ def _show_failures(records: Sequence[Mapping[str, Any]], console: Console) -> No
     judged = [record for record in records if "model" in record["policies"]]
     for other in judged[1:]:
         reference = judged[0]
-        won = [[episode["success"] for episode in record["episodes"]["model"]] for record in (other, reference)]
-        test = mcnemar(*won)
+        mine, theirs = ([episode["success"] for episode in record["episodes"]["model"]] for record in (other, reference))
+        test = mcnemar(mine, theirs)
         homes = [episode["episode"] for episode in reference["episodes"]["model"]]
-        found = paired_difference(*(np.array([outcomes]) for outcomes in won), homes)
+        found = paired_difference(np.array([mine]), np.array([theirs]), homes)
         console.print(
             f"  {escape(other['model']['name'])} against {escape(reference['model']['name'])}: "
             f"{100 * found.mean:+.1f} points, 95 % [{100 * found.low:+.1f}, {100 * found.high:+.1f}] over {found.episodes} "
