@@ -251,13 +251,23 @@ def test_the_same_seed_draws_the_same_whatever_the_workers(sample: Sample, free_
 def test_perturbations_seen_in_training_are_rated_apart(sample: Sample) -> None:
     episodes = sample.held.episodes
     rest = {"task": TASK, "episodes": episodes, "split": SPLIT, "clip": CLIP, "settings": SETTINGS, "sample": sample}
-    model = Changed(lambda z: torch.round(z / 3) * 3)
-    found = diagnose_model(model, **rest, seen=("brightness", "colour")).record["invariance"]
+
+    class Dazzled(ExactTwoRooms):
+        """Brightness moves its latents."""
+
+        def encode(self, frames: torch.Tensor) -> torch.Tensor:
+            return super().encode(frames) + 0.2 * frames.float().mean(dim=(1, 2, 3))[:, None]
+
+    model = Dazzled()
+    record = diagnose_model(model, **rest, seen=("brightness", "colour")).record
+    assert record["health"]["status"] == "ok", record["health"]
+    found = record["invariance"]
     for form, kinds in {"seen": ["brightness", "colour"], "unseen": ["texture", "noise"]}.items():
         assert found[form]["kinds"] == kinds
         for count in ("failures", "eligible"):
             assert found[form][count] == sum(found["by_kind"][kind][count] for kind in kinds)
         assert found[form]["rate"] == pytest.approx(found[form]["failures"] / found[form]["eligible"])
+    assert found["seen"]["failures"] > 0
     nothing = diagnose_model(model, **rest, seen=()).record["invariance"]
     assert (nothing["seen"]["rate"], nothing["seen"]["kinds"]) == (None, [])
     assert nothing["unseen"]["eligible"] == 4 * nothing["eligible"]
