@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from phylatent.records import write_json
-from phylatent.statistics import mcnemar, paired_difference, spread
+from phylatent.statistics import EPISODES, mcnemar, paired_difference, spread
 
 
 @dataclass(frozen=True)
@@ -186,11 +186,13 @@ def _paired(first: list[dict[str, Any]], second: list[dict[str, Any]], protocol:
     hashes = {record["planning"][protocol]["pairs"]["hash"] for record in (*first, *second)}
     assert len(hashes) == 1, "other lists cannot be compared"
     won = [np.array([_successes(record, protocol) for record in records]) for records in (first, second)]
-    difference = paired_difference(*won)
+    difference = paired_difference(*won, first[0]["planning"][protocol]["episodes"]["model"]["episode"])
     tests = [mcnemar(a.tolist(), b.tolist()) for a, b in zip(*won, strict=True)]
     return {
         "difference": difference.mean,
         "interval": [difference.low, difference.high],
+        "interval_of": EPISODES,
+        "p_sign_flip": difference.p_sign_flip,
         "mcnemar": [{"only_first": t.only_first, "only_second": t.only_second, "p": t.p} for t in tests],
     }
 

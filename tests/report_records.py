@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from phylatent.statistics import spread, wilson
+from phylatent.statistics import EPISODES, spread, success_interval, wilson
 
 SEEDS = (0, 1, 2)
 PAIRS = 60
@@ -134,6 +134,12 @@ def write_diagnosis(
         kind: counted(int(((nuis * strength) > state).sum()), states)
         for kind, strength in {"brightness": 1.1, "colour": 0.9, "texture": 1.25, "noise": 0.7}.items()
     }
+    if model["variant"] in TERMS:
+        sees = ["brightness", "colour"] if "svic" in TERMS[model["variant"]] else []
+        for form, kinds in (("seen", sees), ("unseen", [kind for kind in invariance["by_kind"] if kind not in sees])):
+            failures = sum(invariance["by_kind"][kind]["failures"] for kind in kinds)
+            found = counted(failures, states * len(kinds)) if kinds else {"rate": None, "interval": None}
+            invariance[form] = found | {"kinds": kinds}
     default = at(0.75, 0.1)
     identifiability = headline([(default["failures"], default["eligible"])], rates.get("identifiability"), chance=0.1)
     identifiability["per_seed"][0] |= {"tau_phys": float(tau_phys), "tau_lat": float(tau_lat)}
@@ -185,7 +191,7 @@ def episode(rng: np.random.Generator, pair: int, success: bool, planned: bool) -
     return {
         "pair": pair,
         "seed": pair * 3 // PAIRS,
-        "episode": 700 + pair,
+        "episode": 700 + pair // 2,
         "start": pair % 40,
         "success": success,
         "first_success": int(rng.integers(6, 50)) if success else None,
@@ -206,7 +212,9 @@ def policy(episodes: list[dict[str, Any]]) -> dict[str, Any]:
     steps = [e["first_success"] for e in episodes if e["success"]]
     return {
         "rate": wins / len(episodes),
-        "interval": wilson(wins, len(episodes)),
+        "interval": success_interval([e["success"] for e in episodes], [e["episode"] for e in episodes]),
+        "interval_of": EPISODES,
+        "wilson": wilson(wins, len(episodes)),
         "successes": wins,
         "count": len(episodes),
         "per_seed": per_seed,

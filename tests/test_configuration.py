@@ -62,6 +62,7 @@ VARIANTS = {
     "lewm": "pred sigreg",
     "phylatent": "pred sigreg svic psg fra casc ld",
     "phylatent-circular": "pred sigreg svic psg fra casc ld",
+    "phylatent-robust": "pred sigreg svic psg fra casc ld",
     "subjepa": "pred subspaces",
     "smwm": "pred inverse",
     "sdjepa": "pred sigreg contrast",

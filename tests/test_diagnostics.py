@@ -243,6 +243,35 @@ def test_the_same_seed_draws_the_same_whatever_the_workers(sample: Sample, free_
     timeless = [{key: value for key, value in found.record.items() if key != "seconds"} for found in (first, second)]
     assert timeless[0] == timeless[1]
     assert draw(free_space, replace(settings, severity=2.0, branches=2)).fingerprint != one.fingerprint
+    other = replace(TASK, severities={"noise": 0.2})
+    louder = draw_samples(task=other, episodes=free_space, split=SPLIT, clip=CLIP, settings=settings)
+    assert louder.fingerprint != one.fingerprint, "the task's own strengths are part of it"
+
+
+def test_perturbations_seen_in_training_are_rated_apart(sample: Sample) -> None:
+    episodes = sample.held.episodes
+    rest = {"task": TASK, "episodes": episodes, "split": SPLIT, "clip": CLIP, "settings": SETTINGS, "sample": sample}
+
+    class Dazzled(ExactTwoRooms):
+        """Brightness moves its latents."""
+
+        def encode(self, frames: torch.Tensor) -> torch.Tensor:
+            return super().encode(frames) + 0.2 * frames.float().mean(dim=(1, 2, 3))[:, None]
+
+    model = Dazzled()
+    record = diagnose_model(model, **rest, seen=("brightness", "colour")).record
+    assert record["health"]["status"] == "ok", record["health"]
+    found = record["invariance"]
+    for form, kinds in {"seen": ["brightness", "colour"], "unseen": ["texture", "noise"]}.items():
+        assert found[form]["kinds"] == kinds
+        for count in ("failures", "eligible"):
+            assert found[form][count] == sum(found["by_kind"][kind][count] for kind in kinds)
+        assert found[form]["rate"] == pytest.approx(found[form]["failures"] / found[form]["eligible"])
+    assert found["seen"]["failures"] > 0
+    nothing = diagnose_model(model, **rest, seen=()).record["invariance"]
+    assert (nothing["seen"]["rate"], nothing["seen"]["kinds"]) == (None, [])
+    assert nothing["unseen"]["eligible"] == 4 * nothing["eligible"]
+    assert "seen" not in diagnose_model(model, **rest).record["invariance"], "not known"
 
 
 def test_a_module_is_judged_in_eval_mode_and_keeps_its_own(sample: Sample) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,8 +26,9 @@ from phylatent.diagnostics.ordering import confused, lost_order, reversed_order,
 from phylatent.diagnostics.perturbations import perturb
 from phylatent.diagnostics.rates import Counts, bootstrap_rate, count, count_pairs, over_seeds
 from phylatent.diagnostics.samples import unrank_pairs
-from phylatent.schema import PERTURBATIONS
+from phylatent.schema import PERTURBATIONS, SEVERITIES
 from phylatent.statistics import wilson
+from phylatent.tasks.tworooms import TASK
 
 
 def test_invariance_by_hand() -> None:
@@ -125,6 +127,18 @@ def test_perturbations_by_hand() -> None:
     assert (checker[:, :, 0] == 120).mean() == 0.5
 
 
+def test_a_task_declares_its_own_strengths() -> None:
+    grey, rows = np.full((1, 24, 24, 3), 100, dtype=np.uint8), np.arange(1)
+    assert TASK.strengths().keys() == set(PERTURBATIONS)
+    assert replace(TASK, severities={}).strengths() == SEVERITIES, "a task that is silent has these"
+    strengths = replace(TASK, severities={"colour": 0.5}).strengths()
+    assert strengths == SEVERITIES | {"colour": 0.5}
+    tinted = perturb(grey, "colour", severity=2, seed=0, rows=rows, strengths=strengths)
+    assert tinted[0, 0, 0].tolist() == [116, 88, 105], "twice a half"
+    same = perturb(grey, "brightness", severity=2, seed=0, rows=rows, strengths=strengths)
+    assert (same == perturbations.brightness(grey, strength=1)).all()
+
+
 def test_noise_depends_on_seed_and_row_and_not_on_its_company() -> None:
     rows = np.array([7, 8, 9])
     all_three = perturb(FRAMES, "noise", severity=1, seed=0, rows=rows)
@@ -167,7 +181,7 @@ def test_degenerate_rates_are_honest() -> None:
     zero = bootstrap_rate(Counts(np.zeros(5, int), np.full(5, 100)), replicates=10, seed=0)
     assert (zero.rate, zero.interval) == (0, wilson(0, 5))
     everything = bootstrap_rate(Counts(np.full(5, 100), np.full(5, 100)), replicates=10, seed=0)
-    assert everything.interval == wilson(5, 5)
+    assert everything.interval == pytest.approx(wilson(5, 5))
     single = bootstrap_rate(Counts(np.array([0, 3]), np.array([0, 9])), replicates=10, seed=0)
     assert single.interval == (0, 1)
 

@@ -41,6 +41,17 @@ def test_normalized_mse_is_two_minus_two_cosines_over_d() -> None:
     assert normalized_mse(torch.zeros(1, 4), y).isfinite()
 
 
+def test_the_sum_is_two_minus_two_cosines() -> None:
+    x = torch.tensor([[3.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]])
+    y = torch.tensor([[1.0, math.sqrt(3), 0.0, 0.0], [0.0, -1.0, 0.0, 0.0]])
+    cosines = (0.5, -1.0)
+    expected = sum(2 - 2 * cosine for cosine in cosines) / 2
+    assert normalized_mse(x, y, reduction="sum").item() == pytest.approx(expected)
+    assert normalized_mse(x, y, reduction="mean").item() == pytest.approx(expected / 4)
+    assert svic(x, y, reduction="sum").item() == pytest.approx(expected)
+    assert alignment(lambda z: z, x, y, reduction="sum").item() == pytest.approx(expected)
+
+
 def test_sigreg_of_one_sample_at_the_origin() -> None:
     """cf = 1 everywhere, so the statistic is Σ w_k e^(−t²/2) (1 − e^(−t²/2))² for one sample, and n times that for n."""
     expected = 0.0

@@ -20,6 +20,7 @@ from phylatent.planning.planner import Actions
 from phylatent.planning.record import outcomes, summarise
 from phylatent.schema import Normaliser, PlanConfig, SplitConfig
 from phylatent.simulator import Simulator
+from phylatent.statistics import success_interval, wilson
 from phylatent.tasks.tworooms import TASK
 
 ACTIONS = Actions((-1.0, -1.0), (1.0, 1.0), Normaliser((0.0, 0.0), (0.87, 0.87)))
@@ -139,6 +140,10 @@ def test_the_record_counts_what_happened(course, run_once):
     assert model["count"] == len(record["episodes"]["model"]) == record["pairs"]["count"]
     assert model["successes"] == sum(episode["success"] for episode in record["episodes"]["model"])
     assert model["interval"][0] <= model["rate"] <= model["interval"][1]
+    assert model["interval_of"] == "episodes (cluster bootstrap)"
+    homes = [pair.episode for pair in course.lists["paper"].pairs]
+    assert model["interval"] == list(success_interval([e["success"] for e in record["episodes"]["model"]], homes))
+    assert model["wilson"] == list(wilson(model["successes"], model["count"]))
     assert [entry["seed"] for entry in model["per_seed"]] == [0, 1]
     assert record["pairs"]["hash"] == course.lists["paper"].hash
     for episode in record["episodes"]["model"]:

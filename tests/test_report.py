@@ -165,10 +165,31 @@ def test_the_comparison_is_paired(two: list[Path]) -> None:
     assert found.tests[0].only_method == expected.only_second
     assert found.difference is not None
     assert found.difference.mean == pytest.approx(np.mean(list(method.values())) - np.mean(list(reference.values())))
+    assert found.difference.episodes == found.pairs // 2, "two pairs of each episode count together"
+    text = Page(render(methods)).text
+    assert f"bootstrap over {found.difference.episodes} episodes ({found.pairs} pairs)" in text
+    assert "95 % intervals are bootstraps over held-out episodes" in text
+    assert "older records" not in text
     first = compare_diagnostics(methods)[0]
     assert first.before is not None
     assert first.after is not None
     assert first.relative == pytest.approx(1 - first.after / first.before)
+
+
+def test_every_perturbation_is_shown_and_those_seen_in_training_apart(two: list[Path], tmp_path: Path) -> None:
+    other = write_run(tmp_path / "own", "own")
+    methods = read_methods([*two, other])
+    table = diagnostics.kinds_table(methods)
+    assert table is not None
+    assert [head.split()[0] for head in table.head] == ["Method", "brightness", "colour", "texture", "noise", "seen", "unseen"]
+    cells = {row[0].text: row[1:] for row in table.rows}
+    assert cells["lewm"][4].text == "–", "its training had no change of appearance at all"
+    assert cells["lewm"][5].note.startswith("brightness, colour, texture, noise · ")
+    assert cells["phylatent"][4].note.startswith("brightness, colour · ")
+    assert cells["phylatent"][5].note.startswith("texture, noise · ")
+    assert cells["own"][4].text == "not measured"
+    assert all(cell.text.endswith("%") for row in cells.values() for cell in row[:4])
+    assert table.caption in render(methods)
 
 
 def test_what_was_measured_on_other_samples_is_not_compared(tmp_path: Path) -> None:

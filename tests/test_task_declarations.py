@@ -44,6 +44,11 @@ from phylatent.tasks import get_task
         ([("moving_dims=(0,)", "moving_dims=(5,)")], r"moving_dims is \(5,\)"),
         ([("restore=restore", "restore=lambda env, row: None")], r"restore \(<lambda>\) cannot be sent to worker processes"),
         ([("asks=not_reached", "asks=lambda row: True")], "moderate's asks .* write it as a def at the top level"),
+        (
+            [("episode_steps=100", 'episode_steps=100, severities={"fog": 1.0}')],
+            "severities names 'fog': the perturbations are",
+        ),
+        ([("episode_steps=100", 'episode_steps=100, severities={"noise": -1}')], "the severity of noise is -1"),
         ([("episode_steps=100", 'episode_steps=100, objectives={"psgg": {"weight": 1.0}}')], "unknown key 'psgg.weight'"),
     ],
 )

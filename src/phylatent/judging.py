@@ -65,7 +65,7 @@ def diagnose(
             held |= {"clip": subject.model.config.clip, "settings": settings}
             with _progress(console, f"diagnose {subject.name}") as tell:
                 sample = sample or draw_samples(**held, progress=tell)
-                diagnosis = diagnose_model(subject.model, **held, sample=sample, progress=tell)
+                diagnosis = diagnose_model(subject.model, **held, seen=subject.seen, sample=sample, progress=tell)
             _bring_training(subject)
             save(diagnosis, path.parent, {"model": subject.facts, "key": key, "quick": quick, "provenance": provenance()})
         records.append(json.loads(path.read_text()))
@@ -178,7 +178,9 @@ def _key(subject: Subject, settings: DiagnoseConfig | PlanConfig) -> dict[str, A
     """What decides a record's numbers: where it is unchanged, the record stands."""
     decisive = {name: value for name, value in asdict(settings).items() if name not in FREE}
     held_out = hashlib.sha256(repr(subject.split.held_out).encode()).hexdigest()
-    facts = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "held_out": held_out}
+    facts: dict[str, Any] = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "held_out": held_out}
+    if isinstance(settings, DiagnoseConfig) and settings.protocol == "paper" and subject.task.severities:
+        facts["severities"] = dict(subject.task.severities)
     return json.loads(json.dumps(decisive | facts))
 
 

@@ -1,6 +1,6 @@
 """Rates with honest intervals, and paired comparisons. No torch: the report uses them too."""
 
-# E episodes, P pairs, M models (training seeds)
+# E episodes, P pairs, M models (training seeds), R bootstrap replicates
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 Z95 = 1.959963984540054
+DRAWS = 10_000
+EPISODES = "episodes (cluster bootstrap)"
+"""What an interval was made over, as a record says it. A record without a word about it is older, and holds Wilson's."""
 
 
 def wilson(successes: int, count: int) -> tuple[float, float]:
@@ -44,24 +47,99 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     return McNemar(only_first, only_second, min(1.0, 2 * tail))
 
 
+def cluster_interval(
+    totals: np.ndarray,
+    counts: np.ndarray,
+    *,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """The 95 % interval of Σ totals / Σ counts by bootstrap over episodes: samples of one episode resemble each other.
+
+    Both are by episode [E], or, for what joins two episodes, by both [E, E]. An episode drawn w times weighs w; what joins two
+    of them w_i·w_j, and w within one episode. A sample's value lies within `bounds`.
+    Where all episodes agree every replicate is the same and the bootstrap says nothing. There Wilson's bound on the share of
+    *episodes* that would be otherwise takes its place: at a rate of exactly 0 or 1 that is Wilson's interval over the episodes.
+    From a single episode nothing follows about others.
+    """
+    low, high = bounds
+    involved = int(np.count_nonzero(counts if counts.ndim == 1 else counts.sum(axis=0) + counts.sum(axis=1)))
+    if involved < 2:
+        return bounds
+    common = float(totals.sum() / counts.sum())
+    if np.allclose(totals, common * counts, rtol=1e-9):
+        otherwise = wilson(0, involved)[1]
+        return common + otherwise * (low - common), common + otherwise * (high - common)
+    weights_RE = _weights(len(counts), draws, seed)
+    drawn = _weighted(counts, weights_RE)
+    means_R = _weighted(totals, weights_RE)[drawn > 0] / drawn[drawn > 0]
+    if not len(means_R):
+        return bounds
+    low, high = np.quantile(means_R, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _weights(episodes: int, draws: int, seed: int) -> np.ndarray:
+    """float64 [R, E]: how often each episode is drawn."""
+    rng = np.random.default_rng(seed)
+    return rng.multinomial(episodes, np.full(episodes, 1 / episodes), size=draws).astype(np.float64)
+
+
+def _weighted(values: np.ndarray, weights_RE: np.ndarray) -> np.ndarray:
+    if values.ndim == 1:
+        return weights_RE @ values
+    within = np.diag(values)
+    return ((weights_RE @ (values - np.diag(within))) * weights_RE).sum(axis=1) + weights_RE @ within
+
+
+def by_episode(values_P: np.ndarray, episode_P: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sum of the values and number of pairs of each episode that occurs [E]."""
+    assert len(values_P) == len(episode_P), "every pair belongs to an episode"
+    _, place_P = np.unique(np.asarray(episode_P), return_inverse=True)
+    return np.bincount(place_P, weights=np.asarray(values_P, dtype=float)), np.bincount(place_P)
+
+
+def success_interval(success_P: Sequence[bool], episode_P: Sequence[int]) -> tuple[float, float]:
+    """The 95 % interval of a success rate, by bootstrap over the episodes that the pairs were taken from."""
+    return cluster_interval(*by_episode(np.asarray(success_P), episode_P))
+
+
 @dataclass(frozen=True)
 class Difference:
     mean: float
     low: float
     high: float
+    """95 %, by bootstrap over episodes."""
+    p_sign_flip: float
+    """By sign flips of whole episodes: how often chance alone brings a difference as large, two-sided."""
+    episodes: int
 
 
-def paired_difference(first_MP: np.ndarray, second_MP: np.ndarray, *, draws: int = 10_000, seed: int = 0) -> Difference:
-    """Success of the first minus the second, over training seeds, with a 95 % bootstrap interval over the pairs.
+def paired_difference(
+    first_MP: np.ndarray, second_MP: np.ndarray, episode_P: Sequence[int] | np.ndarray, *, draws: int = DRAWS, seed: int = 0
+) -> Difference:
+    """Success of the first minus the second, over training seeds, with interval and test over the pairs' episodes.
 
-    A pair keeps its outcomes under every training seed when it is drawn: they are not independent.
+    An episode that is drawn brings all its pairs, and a pair its outcomes under every training seed: neither are independent.
     """
     assert first_MP.shape == second_MP.shape, "paired outcomes come from one list"
     per_pair = (first_MP.astype(float) - second_MP.astype(float)).mean(axis=0)
-    rng = np.random.default_rng(seed)
-    chosen = rng.integers(len(per_pair), size=(draws, len(per_pair)))
-    low, high = np.quantile(per_pair[chosen].mean(axis=1), (0.025, 0.975))
-    return Difference(float(per_pair.mean()), float(low), float(high))
+    totals_E, counts_E = by_episode(per_pair, episode_P)
+    low, high = cluster_interval(totals_E, counts_E, bounds=(-1.0, 1.0), draws=draws, seed=seed)
+    p = sign_flip(totals_E, draws=draws, seed=seed)
+    return Difference(float(per_pair.mean()), low, high, p, len(totals_E))
+
+
+def sign_flip(totals_E: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> float:
+    """The permutation test of paired differences summed by episode.
+
+    Under the null the two methods may change places in any episode, all its pairs at once. p = (1 + as extreme) / (1 + draws).
+    """
+    signs_RE = np.random.default_rng(seed).integers(0, 2, size=(draws, len(totals_E)), dtype=np.int8) * 2 - 1
+    # Sums of the same numbers in another order may differ in their last digit, and count as equal.
+    as_extreme = np.abs(signs_RE @ totals_E) >= abs(totals_E.sum()) - 1e-9
+    return float((1 + as_extreme.sum()) / (1 + draws))
 
 
 def spread(values: Sequence[float]) -> float | None:

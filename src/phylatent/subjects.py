@@ -18,6 +18,7 @@ from phylatent.data.stats import Split, split_episodes
 from phylatent.errors import PhylatentError, UserError
 from phylatent.models.lewm_config import is_lewm
 from phylatent.models.world_model import WorldModel
+from phylatent.objectives.svic import seen_in_training
 from phylatent.records import data_path, home
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig, TaskSpec
 from phylatent.tasks import get_task
@@ -47,6 +48,11 @@ class Subject:
     split: Split
 
     @property
+    def seen(self) -> tuple[str, ...] | None:
+        """The diagnosed perturbations whose form it met in training; None where it does not say how it was trained."""
+        return seen_in_training(_trained(self.model))
+
+    @property
     def facts(self) -> dict[str, Any]:
         """What a record says about the model."""
         trained = _trained(self.model)
@@ -58,6 +64,7 @@ class Subject:
             "training_steps": (self.model.config.provenance or {}).get("step"),
             "preset": trained.get("preset"),
             "stop_gradient": (trained.get("pred") or {}).get("stop_gradient"),
+            "svic_sees": None if (seen := self.seen) is None else list(seen),
             "weights": weights_hash(self.model),
             "split": "the model's" if self.model.config.split else "drawn anew: the model does not say what it was trained on",
         }

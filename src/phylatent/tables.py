@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from phylatent.diagnostics.diagnose import SECTIONS
-from phylatent.statistics import mcnemar
+from phylatent.statistics import mcnemar, paired_difference
+
+FORMS = ("seen", "unseen")
 
 
 def percent(rate: float | None, interval: Sequence[float] | None = None) -> str:
@@ -30,6 +33,7 @@ def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
         cells = [percent(record[section]["rate"], record[section]["interval"]) for section in sections]
         table.add_row(escape(record["model"]["name"]), *cells)
     console.print(table)
+    _show_kinds(records, console)
     for record in records:
         for section in sections:
             found = record[section]
@@ -42,12 +46,33 @@ def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
             )
 
 
+def _show_kinds(records: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Invariance under each kind of perturbation, and under those whose form the model met in training and the others."""
+    kinds = list(records[0]["invariance"].get("by_kind") or {})
+    if not kinds:
+        return
+    table = Table(
+        title="invariance failures under each perturbation, all states",
+        caption="seen, unseen: all perturbations whose form the model's training had or had not, where that is known",
+    )
+    table.add_column("model", overflow="fold")
+    for column in (*kinds, *FORMS):
+        table.add_column(column, justify="right")
+    for record in records:
+        found = record["invariance"]
+        rates = [found["by_kind"][kind] for kind in kinds] + [found.get(form) for form in FORMS]
+        cells = ["–" if rate is None or rate["rate"] is None else percent(rate["rate"], rate["interval"]) for rate in rates]
+        table.add_row(escape(record["model"]["name"]), *cells)
+    console.print(table)
+
+
 def show_success(records: Sequence[Mapping[str, Mapping[str, Any]]], console: Console) -> None:
     for protocol in records[0]:
         first = records[0][protocol]
         table = Table(
             title=f"success under `{protocol}`, {first['pairs']['count']} held-out pairs",
-            caption=f"95 % Wilson intervals; list {first['pairs']['hash'][:12]}; {first['already_solved']} solved at the start",
+            caption=f"95 % intervals by bootstrap over held-out episodes; list {first['pairs']['hash'][:12]}; "
+            f"{first['already_solved']} solved at the start",
         )
         table.add_column("policy", overflow="fold")
         for column in ("success", "± seeds", "steps", "ends at"):
@@ -74,11 +99,15 @@ def _show_failures(records: Sequence[Mapping[str, Any]], console: Console) -> No
     judged = [record for record in records if "model" in record["policies"]]
     for other in judged[1:]:
         reference = judged[0]
-        won = [[episode["success"] for episode in record["episodes"]["model"]] for record in (other, reference)]
-        test = mcnemar(*won)
+        mine, theirs = ([episode["success"] for episode in record["episodes"]["model"]] for record in (other, reference))
+        test = mcnemar(mine, theirs)
+        homes = [episode["episode"] for episode in reference["episodes"]["model"]]
+        found = paired_difference(np.array([mine]), np.array([theirs]), homes)
         console.print(
             f"  {escape(other['model']['name'])} against {escape(reference['model']['name'])}: "
-            f"only it solved {test.only_first}, only the other {test.only_second}; McNemar p = {test.p:.2g}",
+            f"{100 * found.mean:+.1f} points, 95 % [{100 * found.low:+.1f}, {100 * found.high:+.1f}] over {found.episodes} "
+            f"episodes, sign flips by episode p = {found.p_sign_flip:.2g}; only it solved {test.only_first}, only the other "
+            f"{test.only_second}, McNemar p = {test.p:.2g}",
             highlight=False,
             soft_wrap=True,
         )

@@ -53,10 +53,15 @@ def diagnose_model(
     split: Split,
     clip: ClipConfig,
     settings: DiagnoseConfig,
+    seen: Sequence[str] | None = None,
     sample: Sample | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Judge a model on held-out episodes. `sample` (see `draw_samples`) is shared by models that are to be compared."""
+    """Judge a model on held-out episodes. `sample` (see `draw_samples`) is shared by models that are to be compared.
+
+    `seen` are the perturbations whose form the model met in training, where that is known: they are then rated apart from the
+    others.
+    """
     started = time.perf_counter()
     if sample is None:
         sample = draw_samples(task=task, episodes=episodes, split=split, clip=clip, settings=settings, progress=progress)
@@ -87,6 +92,7 @@ def diagnose_model(
         "health": asdict(health),
         "notes": list(sample.notes),
         "kinds": list(PERTURBATIONS),
+        "strengths": sample.settings["bases"],
         "seconds": round(time.perf_counter() - started, 2),
     }
     arrays = {
@@ -95,7 +101,7 @@ def diagnose_model(
         for name, one in found.items()
         for key, values in one.arrays.items()
     }
-    return Diagnosis(record | _sections(measured, sample, settings), arrays)
+    return Diagnosis(record | _sections(measured, sample, settings, seen), arrays)
 
 
 def save(diagnosis: Diagnosis, directory: Path, extra: Mapping[str, Any]) -> Path:
@@ -136,7 +142,8 @@ def _measure_paper(
 ) -> dict[str, Measured]:
     held, coordinates = sample.held, sample.coordinates
     tell("invariance", 0)
-    appearance = invariance.measure(model, one.states, held, severity=settings.severity, seed=one.seed)
+    strengths = sample.settings["bases"]
+    appearance = invariance.measure(model, one.states, held, strengths=strengths, severity=settings.severity, seed=one.seed)
     tell("identifiability", 1)
     folding = identifiability.measure(model, one.pairs, held, coordinates)
     tell("counterfactual", 2)
@@ -165,7 +172,9 @@ def _measure_ordering(
     return dict(zip(SECTIONS["ordering"], (appearance, distinct, separation), strict=True))
 
 
-def _sections(measured: Sequence[dict[str, Measured]], sample: Sample, settings: DiagnoseConfig) -> dict[str, Any]:
+def _sections(
+    measured: Sequence[dict[str, Measured]], sample: Sample, settings: DiagnoseConfig, seen: Sequence[str] | None
+) -> dict[str, Any]:
     """A model that could not be judged has every section too, with nothing counted and no rate."""
     table = _Table(measured, settings)
     horizons = [str(horizon) for horizon in sample.horizons]
@@ -191,12 +200,21 @@ def _sections(measured: Sequence[dict[str, Measured]], sample: Sample, settings:
     ]
     folding = of_all_pairs(table.headline("identifiability")) | {"chance": Q_LAT / 100, "thresholds": thresholds}
     return {
-        "invariance": table.headline("invariance") | {"by_kind": table.beside("invariance", PERTURBATIONS)},
+        "invariance": table.headline("invariance")
+        | {"by_kind": table.beside("invariance", PERTURBATIONS)}
+        | ({} if seen is None else _by_form(table, seen)),
         "identifiability": folding,
         "counterfactual": table.headline("counterfactual")
         | {"pairs": sum(len(one.branches.rows) for one in sample.seeds)}
         | separation,
     }
+
+
+def _by_form(table: _Table, seen: Sequence[str]) -> dict[str, Any]:
+    """Over all states under every kind of a group; a group without a kind has no rate."""
+    groups = {"seen": [kind for kind in PERTURBATIONS if kind in seen]}
+    groups["unseen"] = [kind for kind in PERTURBATIONS if kind not in seen]
+    return {name: table.pooled("invariance", kinds) | {"kinds": kinds} for name, kinds in groups.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +244,13 @@ class _Table:
             condition: self._rate([one[name].beside[condition] for one in self.measured])[0].to_dict()
             for condition in conditions
         }
+
+    def pooled(self, name: str, conditions: Sequence[str]) -> dict[str, Any]:
+        """The rate of these conditions together."""
+        if not conditions:
+            return NOTHING.to_dict()
+        found = [[one[name].beside[condition] for condition in conditions] for one in self.measured]
+        return self._rate([sum(counts[1:], counts[0]) for counts in found])[0].to_dict()
 
     def _rate(self, counts: Sequence[Any]) -> tuple[Rate, float | None]:
         return over_seeds(counts, replicates=self.settings.bootstrap) if counts else (NOTHING, None)

@@ -13,7 +13,7 @@ import numpy as np
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split
 from phylatent.diagnostics import coordinates as physical
-from phylatent.diagnostics import perturbations, samples
+from phylatent.diagnostics import samples
 from phylatent.diagnostics.branches import Branches, Execution, execute
 from phylatent.diagnostics.neighbours import STARTS, OrderingSample, constant_windows, draw_neighbours
 from phylatent.diagnostics.ordering import CONDITIONS
@@ -80,9 +80,9 @@ def draw_samples(
 
 
 def describe(task: TaskSpec, split: Split, clip: ClipConfig, settings: DiagnoseConfig) -> dict[str, Any]:
-    """What a sample is drawn from, as plain values; the frozen strengths of the perturbations are among them."""
+    """What a sample is drawn from, as plain values; the task's strengths of the perturbations are among them."""
     asked = {name: value for name, value in asdict(settings).items() if name not in NOT_DRAWN_FROM}
-    fixed = {"bases": dict(perturbations.BASE), "conditions": CONDITIONS}
+    fixed = {"bases": task.strengths(), "conditions": CONDITIONS}
     drawn = asked | fixed | {"task": task.name, "stride": clip.stride, "held_out": split.held_out}
     return json.loads(json.dumps(drawn))
 

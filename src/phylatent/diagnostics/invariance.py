@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from phylatent.collapse import displacement, invariance_failures
@@ -15,15 +17,19 @@ from phylatent.models.latent import LatentModel
 from phylatent.schema import PERTURBATIONS
 
 
-def measure(model: LatentModel, states: States, held: Held, *, severity: float, seed: int) -> Measured:
+def measure(
+    model: LatentModel, states: States, held: Held, *, strengths: Mapping[str, float], severity: float, seed: int
+) -> Measured:
     """Headline: each state under its own kind of perturbation. Beside it: every kind on all states."""
     frames = held.episodes.frames
     z_ND = encode(model, frames, states.rows)
     d_state = displacement(z_ND, encode(model, frames, states.later))
 
     def displaced_by(kind: str) -> np.ndarray:
-        shifted = encode(model, lambda rows: perturb(frames(rows), kind, severity=severity, seed=seed, rows=rows), states.rows)
-        return displacement(z_ND, shifted)
+        def read(rows: np.ndarray) -> np.ndarray:
+            return perturb(frames(rows), kind, severity=severity, seed=seed, rows=rows, strengths=strengths)
+
+        return displacement(z_ND, encode(model, read, states.rows))
 
     d_nuis_NV = np.stack([displaced_by(kind) for kind in PERTURBATIONS], axis=1)
     d_nuis = d_nuis_NV[np.arange(len(states.rows)), states.kinds]

@@ -9,18 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from phylatent.draws import derive_seed
-from phylatent.schema import PERTURBATIONS
+from phylatent.schema import PERTURBATIONS, SEVERITIES
 
 DIMMING, LIFT = 0.08, 0.035
 TINT = np.array([0.16, -0.12, 0.05], dtype=np.float32)
 OVERLAY = np.array([0.08, -0.03, 0.06], dtype=np.float32)
 CELLS = 12
 """The checker's cells are 1/12 of the frame."""
-
-# Chosen once, on two trained `lewm` of the laptop preset (TwoRooms, with and without stop-gradient, 200 held-out states), so
-# that the headline of both lies in the paper's range of 5–25 %, and frozen for every model and task: stronger shifts flip every
-# state of any model (a tint of 0.5 flips 99 %), weaker ones none. `noise` is the standard deviation itself.
-BASE: Mapping[str, float] = {"brightness": 0.5, "colour": 0.1, "texture": 0.4, "noise": 0.05}
 
 
 def brightness(frames_NHW3: np.ndarray, *, strength: float) -> np.ndarray:
@@ -44,9 +39,20 @@ def noise(frames_NHW3: np.ndarray, *, sigma: float, seeds: Sequence[int]) -> np.
     return _finish(_unit(frames_NHW3) + sigma * np.stack(drawn)) if drawn else frames_NHW3.copy()
 
 
-def perturb(frames_NHW3: np.ndarray, kind: str, *, severity: float, seed: int, rows: np.ndarray) -> np.ndarray:
-    """eq:invariance_augmentation: `kind` at its frozen strength times `severity`; noise depends on (seed, row) alone."""
-    strength = severity * BASE[kind]
+def perturb(
+    frames_NHW3: np.ndarray,
+    kind: str,
+    *,
+    severity: float,
+    seed: int,
+    rows: np.ndarray,
+    strengths: Mapping[str, float] = SEVERITIES,
+) -> np.ndarray:
+    """eq:invariance_augmentation: `kind` at the task's strength (for `noise` the standard deviation itself) times `severity`.
+
+    Noise depends on (seed, row) alone.
+    """
+    strength = severity * strengths[kind]
     if kind == "noise":
         return noise(frames_NHW3, sigma=strength, seeds=[derive_seed(seed, "diagnose", "noise", row) for row in rows])
     shifts: dict[str, Callable[..., np.ndarray]] = {"brightness": brightness, "colour": colour, "texture": texture}

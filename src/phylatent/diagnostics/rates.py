@@ -3,7 +3,7 @@
 Samples of one episode resemble each other, so whole episodes are drawn again; a pair belongs to the two episodes it joins.
 """
 
-# N samples, E episodes, R bootstrap replicates
+# N samples, E episodes
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from phylatent.statistics import spread, wilson
+from phylatent.statistics import cluster_interval, spread
 
 
 @dataclass(frozen=True)
@@ -72,43 +72,12 @@ def count_pairs(
 
 
 def bootstrap_rate(counts: Counts, *, replicates: int, seed: int) -> Rate:
-    """The rate of all counts with its interval.
-
-    An episode drawn w times weighs w; a pair of two episodes w_i·w_j, a pair within one episode w. At a rate of exactly 0 or
-    1 every replicate is the same and the bootstrap says nothing: there the interval is Wilson's for the number of *episodes*
-    that had something eligible. From a single episode nothing follows about others: (0, 1).
-    """
+    """The rate of all counts with its interval over episodes."""
     failures, eligible = int(counts.failures.sum()), int(counts.eligible.sum())
     if eligible == 0:
         return Rate(failures, eligible, None, None)
-    involved = _involved(counts.eligible)
-    if involved < 2:
-        interval = (0.0, 1.0)
-    elif failures in (0, eligible):
-        interval = wilson(involved if failures else 0, involved)
-    else:
-        weights_RE = _weights(len(counts.eligible), replicates, seed)
-        drawn = _weighted(counts.eligible, weights_RE)
-        rates_R = _weighted(counts.failures, weights_RE)[drawn > 0] / drawn[drawn > 0]
-        low, high = np.quantile(rates_R, (0.025, 0.975)) if len(rates_R) else (0.0, 1.0)
-        interval = (float(low), float(high))
+    interval = cluster_interval(counts.failures, counts.eligible, draws=replicates, seed=seed)
     return Rate(failures, eligible, failures / eligible, interval)
-
-
-def _involved(eligible: np.ndarray) -> int:
-    return int(np.count_nonzero(eligible if eligible.ndim == 1 else eligible.sum(axis=0) + eligible.sum(axis=1)))
-
-
-def _weights(episodes: int, replicates: int, seed: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    return rng.multinomial(episodes, np.full(episodes, 1 / episodes), size=replicates).astype(np.float64)
-
-
-def _weighted(values: np.ndarray, weights_RE: np.ndarray) -> np.ndarray:
-    if values.ndim == 1:
-        return weights_RE @ values
-    within = np.diag(values)
-    return ((weights_RE @ (values - np.diag(within))) * weights_RE).sum(axis=1) + weights_RE @ within
 
 
 def over_seeds(counts: Sequence[Counts], *, replicates: int, seed: int = 0) -> tuple[Rate, float | None]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,32 +13,42 @@ from torch import Tensor
 from phylatent.draws import Draws
 from phylatent.models.heads import ActionQuery, ProjectionHead
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.distance import normalized_mse
+from phylatent.objectives.distance import MEAN, check_reduction, normalized_mse
 from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
 
 
-def alignment(view: Callable[[Tensor], Tensor], predicted: Tensor, future: Tensor) -> Tensor:
+def alignment(view: Callable[[Tensor], Tensor], predicted: Tensor, future: Tensor, *, reduction: str = MEAN) -> Tensor:
     """d_N(view(Ẑ), sg(view(Z⁺))): the stop-gradient comes after the view, so the target moves neither latents nor view.
 
     With φ as the view this is eq:projection_alignment, with Ψ(·, C^a_ctx) it is eq:action_query_alignment.
     """
     with torch.no_grad():
         target = view(future)
-    return normalized_mse(view(predicted), target)
+    return normalized_mse(view(predicted), target, reduction=reduction)
+
+
+@dataclass(frozen=True)
+class FraSettings(TermSettings):
+    reduction: str = MEAN
+
+    def __post_init__(self) -> None:
+        check_reduction("fra", self.reduction)
 
 
 class Fra(Term):
     """L_align of eq:future_alignment."""
 
     name = "fra"
+    Settings = FraSettings
     of_prediction = True
 
-    def __init__(self, settings: TermSettings, dims: Dims) -> None:
+    def __init__(self, settings: FraSettings, dims: Dims) -> None:
         super().__init__(settings, dims)
         self.projection = ProjectionHead(dims.latent)
         self.action_query = ActionQuery(dims.latent)
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
         futures = seq.z_predicted_BHD, seq.z_future_BHD
-        by_action = alignment(lambda x_BHD: self.action_query(x_BHD, seq.c_BHD), *futures)
-        return alignment(self.projection, *futures) + by_action
+        reduction = self.settings.reduction
+        by_action = alignment(lambda x_BHD: self.action_query(x_BHD, seq.c_BHD), *futures, reduction=reduction)
+        return alignment(self.projection, *futures, reduction=reduction) + by_action

@@ -4,15 +4,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from phylatent.draws import Draws
 from phylatent.models.blocks import batch_statistics_only
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.distance import normalized_mse
+from phylatent.objectives.appearance import FAMILY, vary
+from phylatent.objectives.distance import MEAN, check_reduction, normalized_mse
 from phylatent.objectives.term import Sequences, Term, TermSettings
+from phylatent.schema.checks import as_tuples, at_least, check, choices
 
 
 def shift_appearance(pixels: Tensor, uniform_BT4: Tensor, *, brightness: float, channel: float) -> Tensor:
@@ -25,15 +29,33 @@ def shift_appearance(pixels: Tensor, uniform_BT4: Tensor, *, brightness: float, 
     return pixels + offsets_BT3[..., None, None]
 
 
-def svic(z_augmented: Tensor, z: Tensor) -> Tensor:
+def svic(z_augmented: Tensor, z: Tensor, *, reduction: str = MEAN) -> Tensor:
     """L_inv of eq:visual_invariance: only the augmented branch moves."""
-    return normalized_mse(z_augmented, z.detach())
+    return normalized_mse(z_augmented, z.detach(), reduction=reduction)
+
+
+OFFSETS, BROAD = FAMILIES = ("offsets", "broad")
 
 
 @dataclass(frozen=True)
 class SvicSettings(TermSettings):
+    family: str = OFFSETS
+    """What is done to a frame: the paper's offsets, or random ones of `kinds` (objectives/appearance.py)."""
     brightness: float = 0.0
     channel: float = 0.0
+    """The paper's two ranges, for `offsets`."""
+    kinds: tuple[str, ...] = ("brightness", "contrast", "hue", "blur", "shading")
+    """For `broad`. No image noise and no checker: the diagnosis asks for those, and should find a model that never saw them."""
+    strength: float = 1.0
+    """For `broad`: scales all of it."""
+    reduction: str = MEAN
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "kinds")
+        check(self.family in FAMILIES, f"svic.family is {self.family!r}; it must be one of {', '.join(FAMILIES)}")
+        choices("svic.kinds", self.kinds, tuple(FAMILY))
+        at_least("svic", self, 0, "strength")
+        check_reduction("svic", self.reduction)
 
 
 class Svic(Term):
@@ -41,12 +63,30 @@ class Svic(Term):
     Settings = SvicSettings
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
-        batch, frames = seq.z_BTD.shape[:2]
-        shifted = shift_appearance(
-            seq.pixels,
-            draws.uniform_rows(batch, frames, 4),
-            brightness=self.settings.brightness,
-            channel=self.settings.channel,
-        )
+        changed = self._change(seq.pixels, draws)
         with batch_statistics_only(model):
-            return svic(model.embed_frames(shifted), seq.z_BTD)
+            return svic(model.embed_frames(changed), seq.z_BTD, reduction=self.settings.reduction)
+
+    def _change(self, pixels: Tensor, draws: Draws) -> Tensor:
+        settings = self.settings
+        if settings.family == BROAD:
+            return vary(pixels, draws, kinds=settings.kinds, strength=settings.strength)
+        uniform_BT4 = draws.uniform_rows(*pixels.shape[:2], 4)
+        return shift_appearance(pixels, uniform_BT4, brightness=settings.brightness, channel=settings.channel)
+
+
+SAME_FORM = {"brightness": "brightness", "contrast": "brightness", "hue": "colour", "noise": "noise"}
+"""Kind of change in training → the diagnosed perturbation that has its form. A blur is none of them; a shading is smooth and
+has at most 8 cells to a side, where the diagnosed texture has hard edges and 12."""
+
+
+def seen_in_training(trained: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The diagnosed perturbations whose form a model was trained with, by its training's configuration; None without one."""
+    if not trained:
+        return None
+    settings = trained.get("svic") if "svic" in trained.get("terms", ("svic",)) else None
+    if settings is None:
+        return ()
+    if settings.get("family", OFFSETS) == OFFSETS:
+        return ("brightness", "colour")
+    return tuple(dict.fromkeys(SAME_FORM[kind] for kind in FAMILY if kind in settings["kinds"] and kind in SAME_FORM))

@@ -13,7 +13,7 @@ from phylatent.planning.evaluate import Course
 from phylatent.planning.imagination import imagination, verdict
 from phylatent.planning.pairs import Pair, rule_of
 from phylatent.planning.protocols import Outcome, score
-from phylatent.statistics import spread, wilson
+from phylatent.statistics import EPISODES, spread, success_interval, wilson
 
 
 def outcomes(course: Course, protocol: str, trajectories: Sequence[Trajectory]) -> list[Outcome]:
@@ -78,7 +78,9 @@ def _policy(pairs: Sequence[Pair], trajectories: Sequence[Trajectory], scored: S
     planned = [t.planning_seconds for t in trajectories if t.plans]
     return {
         "rate": successes / count,
-        "interval": list(wilson(successes, count)),
+        "interval": list(success_interval([outcome.success for outcome in scored], [pair.episode for pair in pairs])),
+        "interval_of": EPISODES,
+        "wilson": list(wilson(successes, count)),
         "successes": successes,
         "count": count,
         "per_seed": per_seed,

@@ -31,7 +31,7 @@ class PlanComparison:
     method: str
     pairs: int = 0
     difference: Difference | None = None
-    """Success of the method minus the reference's, with the bootstrap interval over pairs."""
+    """Success of the method minus the reference's, with its interval and its test over the episodes of the pairs."""
     tests: tuple[SeedTest, ...] = ()
     reason: str = ""
     """Why nothing was compared."""
@@ -92,7 +92,7 @@ def _plans(protocol: str, reference: Method, method: Method) -> PlanComparison:
     if not pairs:
         return PlanComparison(**base, reason="the records hold no outcomes per pair")
     tests = tuple(_test(seed, first[seed], second[seed], pairs) for seed in first if seed in second)
-    return PlanComparison(**base, pairs=len(pairs), difference=_difference(first, second, pairs), tests=tests)
+    return PlanComparison(**base, pairs=len(pairs), difference=_difference(sides, protocol, pairs), tests=tests)
 
 
 def _test(seed: int | None, reference: dict[int, bool], method: dict[int, bool], pairs: list[int]) -> SeedTest:
@@ -100,14 +100,18 @@ def _test(seed: int | None, reference: dict[int, bool], method: dict[int, bool],
     return SeedTest(seed, test.only_first, test.only_second, test.p)
 
 
-def _difference(
-    first: dict[int | None, dict[int, bool]], second: dict[int | None, dict[int, bool]], pairs: list[int]
-) -> Difference:
+def _difference(sides: Sequence[Sequence[Run]], protocol: str, pairs: list[int]) -> Difference:
     """A pair's outcome is its mean over a method's training seeds, so that methods may have different numbers of them."""
-    mean_1P, other_1P = (
-        np.mean([[side[seed][pair] for pair in pairs] for seed in side], axis=0, keepdims=True) for side in (first, second)
-    )
-    return paired_difference(other_1P, mean_1P)
+    won = [[outcomes(run, protocol) for run in runs] for runs in sides]
+    mean_1P, other_1P = (np.mean([[found[pair] for pair in pairs] for found in side], axis=0, keepdims=True) for side in won)
+    home = episode_of(sides[0][0], protocol)
+    return paired_difference(other_1P, mean_1P, [home[pair] for pair in pairs])
+
+
+def episode_of(run: Run, protocol: str) -> dict[int, int]:
+    """Pair → the held-out episode it was taken from."""
+    episodes = dig(run.plans.get(protocol), "episodes", "model") or []
+    return {int(episode["pair"]): int(episode["episode"]) for episode in episodes}
 
 
 def outcomes(run: Run, protocol: str, policy: str = "model") -> dict[int, bool]:

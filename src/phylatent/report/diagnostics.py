@@ -8,10 +8,11 @@ from dataclasses import replace
 from phylatent.report.comparisons import Reduction, compare_diagnostics
 from phylatent.report.marks import Cell, Figure, Guide, Key, Panel, Series, Table
 from phylatent.report.methods import DIAGNOSTICS, Average, Method, average, diagnostic, dig, success
-from phylatent.report.words import NAMES, health, percent, points, rate_cell, relative_change
+from phylatent.report.words import MISSING, NAMES, health, percent, points, rate_cell, relative_change
 from phylatent.schema import PERTURBATIONS, PLAN_PROTOCOLS
 
 CHANCE = 0.1
+FORMS = ("seen", "unseen")
 LABEL_HEIGHT = 0.07
 """Of a floor's label, as a share of the success axis."""
 FLOORS = {"random": ("random actions", "dot"), "nothing": ("doing nothing", "dash"), "expert": ("expert", "solid")}
@@ -170,6 +171,30 @@ def breakdowns(methods: Sequence[Method]) -> Figure:
     return Figure(
         "breakdowns", "Invariance failures by perturbation and counterfactual failures by horizon", panels, keys(methods)
     )
+
+
+def kinds_table(methods: Sequence[Method]) -> Table | None:
+    """Invariance failures under each perturbation, and under those whose form a method's training had or had not."""
+    if not any(dig(run.diagnosis, "invariance", "by_kind") for method in methods for run in method.runs):
+        return None
+    rows = []
+    for method in methods:
+        cells = [rate_cell(diagnostic(method, "invariance", "by_kind", kind)) for kind in PERTURBATIONS]
+        rows.append((Cell(method.label), *cells, *(_form(method, form) for form in FORMS)))
+    head = ("Method", *(f"{kind} ↓" for kind in PERTURBATIONS), *(f"{form} in training ↓" for form in FORMS))
+    title = "Invariance failures under each perturbation, on all states; together where its form was seen or unseen in training"
+    return Table(title, head, tuple(rows), colours(methods))
+
+
+def _form(method: Method, form: str) -> Cell:
+    known = [entry for run in method.runs if (entry := dig(run.diagnosis, "invariance", form)) is not None]
+    if not known:
+        return Cell(MISSING, "the record does not say what its training had")
+    names = ", ".join(known[0].get("kinds") or [])
+    if not names:
+        return Cell("–", f"no perturbation is {form}")
+    cell = rate_cell(diagnostic(method, "invariance", form))
+    return replace(cell, note=" · ".join(part for part in (names, cell.note) if part))
 
 
 def _series(

@@ -22,8 +22,8 @@ from phylatent.report.marks import Figure
 from phylatent.report.methods import DIAGNOSTICS, Method, diagnostic, dig, group, success
 from phylatent.report.scatter import AXES, FAILED, ORDINARY, Scatter, packed, ranges, scatters
 from phylatent.report.strips import Filmstrips, filmstrips
-from phylatent.report.words import MEANINGS, NAMES, verdict
-from phylatent.schema import PLAN_PROTOCOLS
+from phylatent.report.words import MEANINGS, NAMES, intervals, verdict
+from phylatent.schema import PERTURBATIONS, PLAN_PROTOCOLS
 
 PAGE, RECORD, FIGURES = "report.html", "report.json", "figures"
 
@@ -100,6 +100,7 @@ def _render(
         title=title,
         banner=any(run.quick for method in methods for run in method.runs),
         verdict=verdict(methods),
+        intervals=intervals(methods),
         methods=methods,
         names=NAMES,
         meanings=MEANINGS,
@@ -109,6 +110,7 @@ def _render(
         first=_first(clouds),
         scatter_notes=[_scatter_notes(scatter) for scatter in clouds],
         reductions_table=diagnostics.reductions_table(methods),
+        kinds_table=diagnostics.kinds_table(methods),
         thresholds=diagnostics.thresholds(methods),
         orderings=diagnostics.orderings(methods),
         protocols=found,
@@ -244,6 +246,8 @@ def _method_record(method: Method) -> dict[str, Any]:
         "preset": first.preset,
         "training_seeds": [run.seed for run in method.runs],
         "rates": {name: asdict(diagnostic(method, name)) for name in DIAGNOSTICS},
+        "invariance_by_kind": {kind: asdict(diagnostic(method, "invariance", "by_kind", kind)) for kind in PERTURBATIONS}
+        | {form: asdict(diagnostic(method, "invariance", form)) for form in diagnostics.FORMS},
         "success": {
             protocol: {policy: asdict(success(method, protocol, policy)) for policy in ("model", "random", "nothing", "expert")}
             for protocol in PLAN_PROTOCOLS

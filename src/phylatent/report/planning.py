@@ -99,22 +99,34 @@ def _imagination(method: Method, protocol: str) -> Cell:
 
 def comparison_table(methods: Sequence[Method]) -> Table | None:
     rows = [_comparison(c) for c in compare_plans(methods)]
-    head = ("Comparison", "Protocol", "Difference in success", "McNemar's test for each training seed")
-    return (
-        Table("Paired comparison: every method planned between the same starts and goals", head, tuple(rows)) if rows else None
+    head = (
+        "Comparison",
+        "Protocol",
+        "Difference in success",
+        "Sign flips by episode",
+        "McNemar's test for each training seed, as if pairs were independent",
     )
+    title = "Paired comparison: every method planned between the same starts and goals; pairs of one episode count together"
+    return Table(title, head, tuple(rows)) if rows else None
 
 
 def _comparison(c: PlanComparison) -> tuple[Cell, ...]:
     names = (Cell(f"{c.method} − {c.reference}"), Cell(c.protocol))
     if c.difference is None:
-        return (*names, Cell("not compared", c.reason), Cell("–"))
+        return (*names, Cell("not compared", c.reason), Cell("–"), Cell("–"))
     found = c.difference
     tests = "; ".join(
         f"seed {t.seed}: only {c.method} {t.only_method}, only {c.reference} {t.only_reference}, {chance(t.p)}" for t in c.tests
     )
-    interval = f"95 %: {points(found.low)} to {points(found.high)}, bootstrap over {c.pairs:,} pairs"
-    return (*names, Cell(f"{points(found.mean)} points", interval), Cell(tests or "no training seed in common"))
+    interval = (
+        f"95 %: {points(found.low)} to {points(found.high)}, bootstrap over {found.episodes:,} episodes ({c.pairs:,} pairs)"
+    )
+    return (
+        *names,
+        Cell(f"{points(found.mean)} points", interval),
+        Cell(chance(found.p_sign_flip), "over all training seeds"),
+        Cell(tests or "no training seed in common"),
+    )
 
 
 def episodes(method: Method, protocol: str, policy: str = "model") -> list[dict[str, Any]]:

@@ -62,6 +62,20 @@ def _interval(low: float, high: float) -> str:
     return f"{100 * low:.{digits}f}–{100 * high:.{digits}f}"
 
 
+def intervals(methods: Sequence[Method]) -> str:
+    """What the 95 % intervals on the page were made over, as far as the records say."""
+    found = {
+        dig(record, "policies", "model", "interval_of")
+        for method in methods
+        for run in method.runs
+        for record in run.plans.values()
+        if dig(record, "policies", "model")
+    }
+    said = "95 % intervals are bootstraps over held-out episodes: an episode that is drawn brings all its states or pairs."
+    older = " Success rates of older records have Wilson's interval instead, as if pairs of one episode were independent."
+    return said + (older if None in found else "")
+
+
 def health(method: Method) -> str:
     """What the diagnostics say about a model they could not judge."""
     sentences = [
@@ -122,7 +136,7 @@ def _difference(comparison: PlanComparison, methods: Sequence[Method]) -> str:
         return f"{names} are not compared in planning: {comparison.reason}."
     seeds = min(len(m.runs) for m in methods if m.label in (comparison.method, comparison.reference))
     over = f"on the same {comparison.pairs:,} pairs" + (f", {seeds} training seeds" if seeds > 1 else "")
-    interval = f"95 % interval {points(found.low)} to {points(found.high)}"
+    interval = f"95 % interval over {found.episodes:,} episodes {points(found.low)} to {points(found.high)}"
     if found.low > 0 or found.high < 0:
         which = "more" if found.mean > 0 else "less"
         return (

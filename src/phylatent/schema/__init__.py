@@ -1,6 +1,6 @@
 """What a task, a model and a run are, as frozen dataclasses. No torch here."""
 
-from phylatent.schema.judging import PERTURBATIONS, PLAN_PROTOCOLS, DiagnoseConfig, PlanConfig
+from phylatent.schema.judging import PERTURBATIONS, PLAN_PROTOCOLS, SEVERITIES, DiagnoseConfig, PlanConfig
 from phylatent.schema.settings import (
     AS_PUBLISHED,
     FAST,
@@ -19,6 +19,7 @@ __all__ = [
     "FAST",
     "PERTURBATIONS",
     "PLAN_PROTOCOLS",
+    "SEVERITIES",
     "ClipConfig",
     "CollectConfig",
     "Config",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from phylatent.schema.checks import as_tuples, at_least, check, choices, whole
 
-PERTURBATIONS = ("brightness", "colour", "texture", "noise")
+SEVERITIES: Mapping[str, float] = {"brightness": 0.5, "colour": 0.1, "texture": 0.4, "noise": 0.05}
+"""Kind of perturbation → its strength, for a task that declares no other (chosen on TwoRooms, docs/choices.md)."""
+PERTURBATIONS = tuple(SEVERITIES)
 DIAGNOSTIC_PROTOCOLS = ("paper", "ordering")
 COORDINATES = ("raw", "circular")
 
@@ -22,7 +25,7 @@ class DiagnoseConfig:
     branches: int = 1000
     seeds: tuple[int, ...] = (0, 1, 2)
     severity: float = 1.0
-    """Multiplies every perturbation; 1 is the frozen choice (docs/choices.md)."""
+    """Multiplies every perturbation; at 1 each has the strength that the task declares."""
     coordinates: str = "raw"
     horizons: tuple[int, ...] = (1, 3, 5)
     """In blocks; the last one is the headline's."""

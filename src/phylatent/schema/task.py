@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from phylatent.schema.judging import SEVERITIES
+
 Row = dict[str, np.ndarray]
 """One time step of an episode as the data file holds it: column name → value."""
 Policy = Callable[[Any, np.random.Generator], Callable[[], np.ndarray]]
@@ -110,6 +112,13 @@ class TaskSpec:
     distance_unit: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings that hold on this task in every preset, nested as on the command line."""
+    severities: Mapping[str, float] = field(default_factory=dict)
+    """How strong each perturbation of the invariance diagnostic is here, frozen for all models; `SEVERITIES` for those it does
+    not name. benchmarks/severities.py proposes them."""
+
+    def strengths(self) -> dict[str, float]:
+        """The strength of every kind of perturbation on this task."""
+        return {**SEVERITIES, **self.severities}
 
     @property
     def action_dim(self) -> int:

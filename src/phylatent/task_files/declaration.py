@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from phylatent.errors import UserError
-from phylatent.schema import PhysicalTarget, Rule, TaskSpec
+from phylatent.schema import PERTURBATIONS, PhysicalTarget, Rule, TaskSpec
 
 NEEDED = {
     "columns": "the columns to record beside pixels and action",
@@ -37,7 +37,7 @@ def _types(task: TaskSpec) -> Iterator[str]:
             yield f"{name} is {value!r}: write a tuple, such as ({value!r},)"
     if not isinstance(task.target, PhysicalTarget):
         yield f"target is a {type(task.target).__name__}: write PhysicalTarget(columns=(…,), names=(…,))"
-    for name in ("env_kwargs", "objectives", "presets", "rules", "settings"):
+    for name in ("env_kwargs", "objectives", "presets", "rules", "settings", "severities"):
         if not isinstance(getattr(task, name), Mapping):
             yield f"{name} is a {type(getattr(task, name)).__name__}: write a dictionary"
             return
@@ -64,6 +64,11 @@ def _numbers(task: TaskSpec) -> Iterator[str]:
         yield f"its action bounds are {list(low)} and {list(high)}: each low must be a finite number below its high"
     if not (isinstance(task.episode_steps, int) and task.episode_steps > 0):
         yield f"episode_steps is {task.episode_steps!r}: it must be a whole number above 0"
+    for kind, strength in task.severities.items():
+        if kind not in PERTURBATIONS:
+            yield f"severities names {kind!r}: the perturbations are {', '.join(PERTURBATIONS)}"
+        elif not (isinstance(strength, (int, float)) and math.isfinite(strength) and strength > 0):
+            yield f"the severity of {kind} is {strength!r}: it must be a number above 0"
 
 
 def _target(task: TaskSpec) -> Iterator[str]:
