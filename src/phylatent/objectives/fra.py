@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,10 +27,16 @@ def alignment(view: Callable[[Tensor], Tensor], predicted: Tensor, future: Tenso
     return normalized_mse(view(predicted), target)
 
 
+@dataclass(frozen=True)
+class FraSettings(TermSettings):
+    share: float = 0.2
+
+
 class Fra(Term):
     """L_align of eq:future_alignment."""
 
     name = "fra"
+    Settings = FraSettings
     of_prediction = True
 
     def __init__(self, settings: TermSettings, dims: Dims) -> None:

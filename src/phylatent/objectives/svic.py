@@ -32,6 +32,7 @@ def svic(z_augmented: Tensor, z: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SvicSettings(TermSettings):
+    share: float = 0.2
     brightness: float = 0.0
     channel: float = 0.0
 

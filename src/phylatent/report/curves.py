@@ -23,6 +23,7 @@ TERMS = {
     "contrast": "SD-JEPA, triplet",
     "covariance": "PLDM, covariance",
     "inverse": "SMWM, inverse dynamics",
+    "rollout": "Rollout, open loop over the clip",
     "smoothness": "PLDM, smoothness",
     "subspaces": "Sub-JEPA, SIGReg in subspaces",
     "variance": "PLDM, variance over the batch",
