@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
@@ -170,7 +171,7 @@ def test_what_a_balanced_run_logs(balanced: Path) -> None:
     weights = {name for name in rows[0] if name.startswith("weight/")}
     assert weights == {f"weight/{name}" for name in compose().terms}
     assert {float(row["weight/pred"]) for row in rows} == {1.0}
-    changes = [row["step"] for before, row in zip(rows, rows[1:], strict=False) if before["weight/psg"] != row["weight/psg"]]
+    changes = [row["step"] for before, row in itertools.pairwise(rows) if before["weight/psg"] != row["weight/psg"]]
     assert changes == ["5", "9", "13", "17"]
     assert float(rows[0]["weight/sigreg"]) != pytest.approx(0.09), "the first step is balanced already"
     last = table(balanced / "validation.csv")[-1]
