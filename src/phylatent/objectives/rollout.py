@@ -22,11 +22,11 @@ def open_loop(model: WorldModel, z_BhD: Tensor, first_B1D: Tensor, c_BLD: Tensor
     The first of them is given: in closed loop the same latents and actions predict it. Every further step has its own dropout.
     """
     context, known = model.config.clip.context, z_BhD.shape[1]
-    latents = torch.cat([z_BhD, first_B1D], dim=1)
+    latents = torch.cat([z_BhD.float(), first_B1D.float()], dim=1)
     for end in range(known + 1, c_BLD.shape[1] + 1):
         window = slice(max(0, end - context), end)
         predicted = model.predict(latents[:, window], c_BLD[:, window], draws.named(f"step{end - known}"))
-        latents = torch.cat([latents, predicted[:, -1:]], dim=1)
+        latents = torch.cat([latents, predicted[:, -1:].float()], dim=1)
     return latents[:, known:]
 
 
