@@ -71,7 +71,9 @@ def write_training(directory: Path, variant: str, seed: int, preset: str, rng: n
         values = {term: (2 + at) * math.exp(-step / 250) + 0.05 + 0.02 * rng.random() for at, term in enumerate(terms)}
         logged = {"step": step, "loss": sum(values.values()), **values}
         readout = {"effective_rank": 12 + step / 40, "r2/x": 1 - math.exp(-step / 90), "r2/y": 1 - math.exp(-step / 120)}
-        return logged | (readout if validation else {"lr": 5e-4, "clips_per_second": 60.0})
+        shares = {f"share/{place}/{term}": 1 / len(terms) for place in ("z", "zhat") for term in terms}
+        shares["share/zhat/sigreg"] = 0.0
+        return logged | (readout | shares if validation else {"lr": 5e-4, "clips_per_second": 60.0, "weight/pred": 1.0})
 
     for name, every, validation in (("train.csv", 10, False), ("validation.csv", 250, True)):
         rows = [row(step, validation) for step in range(every, 1001, every)]

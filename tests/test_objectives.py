@@ -49,6 +49,7 @@ TRAINS = {
     "casc": {"encoder", "projector", "action_encoder", "predictor", "pred_proj"},
     "ld": {"encoder", "projector", "action_encoder", "predictor", "pred_proj"},
     **{name: {"encoder", "projector"} for name in SIBLINGS},
+    "rollout": {"encoder", "projector", "action_encoder", "predictor", "pred_proj"},
 }
 
 
@@ -133,6 +134,7 @@ MOVES = {
     "casc": {"z_context"},
     "ld": {"z_predicted", "c"},
     **{name: {"z"} for name in SIBLINGS},
+    "rollout": {"z", "z_predicted", "c"},
 }
 
 

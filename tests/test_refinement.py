@@ -12,6 +12,7 @@ import torch.multiprocessing as mp
 from phylatent import WorldModel
 from phylatent.composition import load_config
 from phylatent.errors import Interrupted, UserError
+from phylatent.objectives.rollout import Rollout
 from phylatent.training import run
 from phylatent.training.refinement import refine_predictor
 from training_runs import finish, smoke
@@ -92,3 +93,43 @@ def test_two_processes_train_and_refine(trained: run.TrainResult, tworooms_data:
     assert "the predictor alone, 40 more steps" in done.stderr
     assert done.stderr.count("predictor step 40/40: loss") == 1
     assert run.read_result(tmp_path / "two").validation["pred"] == pytest.approx(trained.validation["pred"], rel=0.05)
+
+
+ROLLOUT = ["terms=[pred,sigreg,psg,rollout]", "train.predictor_blocks=5", "train.predictor_steps=8", "device=cpu"]
+
+
+def test_rollout_sees_longer_clips_and_the_others_do_not(tworooms_data: Path, monkeypatch) -> None:
+    prepared = run.prepare(smoke(tworooms_data, *ROLLOUT))
+    seen = []
+    forward = Rollout.forward
+
+    def recorded(self, seq, *rest):
+        loss = forward(self, seq, *rest)
+        seen.append((seq.z_BTD.shape[1], seq.c_BHD.shape[1], seq.open_loop.z_BLD.shape[1], seq.open_loop.c_BkD.shape[1]))
+        return loss
+
+    monkeypatch.setattr(Rollout, "forward", recorded)
+    refine_predictor(prepared.graph, prepared.windows, prepared.config)
+    assert [shapes[:2] for shapes in seen] == [(4, 3)] * 8
+    assert [shapes[2:] for shapes in seen] == [(k + 1, k) for k in (1, 2, 3, 4, 5, 5, 5, 5)]
+    assert prepared.windows.clip.frames == 4
+
+
+def test_a_run_with_rollout_is_one_to_load(tworooms_data: Path, tmp_path: Path) -> None:
+    done = run.train(smoke(tworooms_data, *ROLLOUT, "train.steps=2", "train.balance=shares"), out=tmp_path / "run")
+    assert WorldModel.from_pretrained(done.directory / "model").config.clip.context == 3
+    assert done.validation.keys() >= {"rollout", "share/zhat/rollout"}
+
+
+@pytest.mark.parametrize(
+    "overrides, message",
+    [
+        (["terms=[pred,sigreg]"], r"predictor_blocks=5 is for the objective rollout.*terms=\[pred,sigreg,rollout\]"),
+        (["train.predictor_blocks=2"], r"predictor_blocks is 2; it must be at least clip\.context = 3"),
+        (["train.predictor_blocks=50"], "no episode is long enough for one clip"),
+    ],
+)
+def test_blocks_that_cannot_be(tworooms_data: Path, tmp_path: Path, overrides: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run.train(smoke(tworooms_data, *ROLLOUT, *overrides), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

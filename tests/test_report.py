@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from phylatent.errors import UserError
-from phylatent.report import diagnostics, make_report
+from phylatent.report import curves, diagnostics, make_report
 from phylatent.report.comparisons import compare_diagnostics, compare_plans, outcomes
 from phylatent.report.methods import Average, diagnostic, success
 from phylatent.report.page import read_methods, render
@@ -67,7 +67,7 @@ def test_everything_is_written_and_nothing_half(written: Path) -> None:
         assert path.stat().st_size > 1000
         assert path.read_bytes()[:4] in (b"\x89PNG", b"%PDF")
     names = {path.rsplit(".", 1)[0] for path in record["figures"]}
-    assert {"headline", "reductions", "breakdowns", "training", "rollouts", "diagnostics-lewm-seed-0"} <= names
+    assert {"headline", "reductions", "breakdowns", "training", "shares", "rollouts", "diagnostics-lewm-seed-0"} <= names
     assert not list(written.parent.rglob("*.partial"))
 
 
@@ -101,6 +101,29 @@ def test_images_and_tables_are_described(written: Path) -> None:
     levels = [int(tag[1]) for tag, _ in page.tags if tag in ("h1", "h2", "h3", "h4")]
     assert levels[0] == 1
     assert levels.count(1) == 1
+
+
+def test_shares_of_the_gradient(two: list[Path]) -> None:
+    """A panel an objective, a line a place; the table has the last ones. Neither shares nor weights are taken for losses."""
+    methods = read_methods(two)
+    figure, table = curves.share_curves(methods), curves.share_table(methods)
+    assert [panel.title for panel in figure.panels][:3] == ["Prediction", "SIGReg", "SVIC"]
+    assert {s.dash for s in figure.panels[0].series} == {"solid", "dash"}
+    assert {s.dash for s in figure.panels[1].series} == {"solid"}, "SIGReg does not reach the predictor"
+    assert [cell.text for cell in table.rows[0][1:4]] == ["50.0 % / 50.0 %", "50.0 % / 0.0 %", "–"]
+    assert table.rows[0][1].note == "weight 1"
+    assert not any("share/" in panel.title or "weight/" in panel.title for panel in curves.curves(methods).panels)
+
+
+def test_runs_that_logged_no_shares(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", "lewm")
+    lines = (run / "validation.csv").read_text().splitlines()
+    kept = [at for at, name in enumerate(lines[0].split(",")) if not name.startswith("share/")]
+    (run / "validation.csv").write_text("\n".join(",".join(line.split(",")[at] for at in kept) for line in lines) + "\n")
+    methods = read_methods([run])
+    assert curves.share_curves(methods) is None
+    assert curves.share_table(methods) is None
+    assert "Share of the gradient" not in make_report([run], tmp_path / "report").read_text()
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:

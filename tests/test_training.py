@@ -32,7 +32,9 @@ def test_what_a_run_leaves_behind(uninterrupted: Path, tworooms_data: Path) -> N
     assert set(rows[0]) == {"step", "loss", "lr", "clips_per_second", *compose().terms}
     validated = table(uninterrupted / "validation.csv")
     assert [row["step"] for row in validated] == ["20", "40", "60"]
-    assert set(validated[0]) == {"step", "loss", *compose().terms, "effective_rank", "r2/x", "r2/y", "error/x", "error/y"}
+    shares = {f"share/{place}/{term}" for place in ("z", "zhat") for term in compose().terms}
+    readout = {"effective_rank", "r2/x", "r2/y", "error/x", "error/y"}
+    assert set(validated[0]) == {"step", "loss", *compose().terms, *readout, *shares}
     assert list((uninterrupted / "tensorboard").glob("events.*"))
     assert len(checkpoints(uninterrupted)) == 2
 

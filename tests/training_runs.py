@@ -23,7 +23,7 @@ def smoke(data: Path, *overrides: str, variant: str = "phylatent"):
 # Every objective there is in one graph, the paper's and the sibling methods'.
 WEIGHTS = {
     **{"pred": 1.0, "sigreg": 0.09, "svic": 0.03, "psg": 0.2, "fra": 0.08, "casc": 0.02, "ld": 0.01},
-    **{"contrast": 0.1, "covariance": 12.0, "inverse": 0.1, "smoothness": 0.2, "subspaces": 0.09},
+    **{"contrast": 0.1, "covariance": 12.0, "inverse": 0.1, "rollout": 0.3, "smoothness": 0.2, "subspaces": 0.09},
     **{"variance": 18.0, "variance_time": 0.7},
 }
 EVERY_TERM = [f"terms=[{','.join(WEIGHTS)}]", *(f"{name}.weight={weight}" for name, weight in WEIGHTS.items())]

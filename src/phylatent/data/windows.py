@@ -46,7 +46,7 @@ class Windows(Dataset[Batch]):
         self.spacing = clip.stride // episodes.frame_stride
         """Rows from one frame of a clip to the next."""
         self.span = (clip.frames - 1) * self.spacing + 1
-        ids = np.asarray(episode_ids, dtype=np.int64)
+        self.episode_ids = ids = np.asarray(episode_ids, dtype=np.int64)
         counts = (episodes.lengths[ids] - self.span + 1).clip(0)
         if not counts.sum():
             raise UserError(

@@ -53,14 +53,15 @@ class GlobalBatchNorm1d(nn.BatchNorm1d):
 @contextlib.contextmanager
 def batch_statistics_only(module: nn.Module) -> Iterator[None]:
     """For an objective's extra pass: normalise with the batch's statistics, leave the running ones alone."""
-    norms = [m for m in module.modules() if isinstance(m, GlobalBatchNorm1d)]
-    for norm in norms:
+    # one inside another: the inner one must not switch the outer one off
+    before = {m: m.update_running for m in module.modules() if isinstance(m, GlobalBatchNorm1d)}
+    for norm in before:
         norm.update_running = False
     try:
         yield
     finally:
-        for norm in norms:
-            norm.update_running = True
+        for norm, update in before.items():
+            norm.update_running = update
 
 
 class Projector(nn.Module):

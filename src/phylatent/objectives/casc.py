@@ -44,6 +44,7 @@ def casc(
 
 @dataclass(frozen=True)
 class CascSettings(TermSettings):
+    share: float = 0.1
     action_noise: float = 0.0
     margin_scale: float = 0.0
     max_margin: float = 0.0

@@ -29,6 +29,7 @@ def alignment(view: Callable[[Tensor], Tensor], predicted: Tensor, future: Tenso
 
 @dataclass(frozen=True)
 class FraSettings(TermSettings):
+    share: float = 0.2
     reduction: str = MEAN
 
     def __post_init__(self) -> None:

@@ -26,6 +26,7 @@ def ld(noise_read: Tensor, noise: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LdSettings(TermSettings):
+    share: float = 0.1
     sigma_min: float = 0.0
     sigma_max: float = 0.0
 

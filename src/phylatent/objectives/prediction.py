@@ -8,7 +8,7 @@ from torch import Tensor
 
 from phylatent.draws import Draws
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import Sequences, Term, TermSettings
+from phylatent.objectives.term import PLACES, ZHAT, Sequences, Term, TermSettings
 
 
 def prediction(predicted: Tensor, future: Tensor, *, stop_gradient: bool = True) -> Tensor:
@@ -20,6 +20,8 @@ def prediction(predicted: Tensor, future: Tensor, *, stop_gradient: bool = True)
 @dataclass(frozen=True)
 class PredictionSettings(TermSettings):
     weight: float = 1.0
+    share: float = 1.0
+    """The other shares are relative to this one."""
     stop_gradient: bool = False
     """The paper's equation has it, and so has the preset `paper`; what it costs at laptop scale is in docs/choices.md."""
 
@@ -28,6 +30,10 @@ class Prediction(Term):
     name = "pred"
     Settings = PredictionSettings
     of_prediction = True
+
+    @property
+    def acts_on(self) -> tuple[str, ...]:
+        return (ZHAT,) if self.settings.stop_gradient else PLACES
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
         return prediction(seq.z_predicted_BHD, seq.z_future_BHD, stop_gradient=self.settings.stop_gradient)

@@ -14,7 +14,7 @@ from phylatent.draws import Draws
 from phylatent.errors import UserError
 from phylatent.models.heads import StateHead
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+from phylatent.objectives.term import PLACES, Dims, Sequences, Term, TermSettings
 
 
 def state_error(read: Tensor, target: Tensor) -> Tensor:
@@ -46,6 +46,7 @@ class Psg(Term):
     name = "psg"
     Settings = PsgSettings
     of_prediction = True
+    acts_on = PLACES
 
     def __init__(self, settings: PsgSettings, dims: Dims) -> None:
         super().__init__(settings, dims)

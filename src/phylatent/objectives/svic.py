@@ -39,6 +39,7 @@ OFFSETS, BROAD = FAMILIES = ("offsets", "broad")
 
 @dataclass(frozen=True)
 class SvicSettings(TermSettings):
+    share: float = 0.2
     family: str = OFFSETS
     """What is done to a frame: the paper's offsets, or random ones of `kinds` (objectives/appearance.py)."""
     brightness: float = 0.0

@@ -13,6 +13,8 @@ from phylatent.draws import Draws
 from phylatent.models.world_model import WorldModel
 
 EPSILON = 1e-8
+PLACES = Z, ZHAT = "z", "zhat"
+"""Where a gradient enters the model: at the clean latents the encoder, at the predicted ones the predictor."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,9 @@ class TermSettings:
     """What every objective can be told. Its own settings come in its own subclass."""
 
     weight: float = 0.0
+    """With `train.balance=shares`, where it starts from and what it stays within a factor of 1,000 of."""
+    share: float = 0.5
+    """How strong its gradient is kept beside the prediction's, with `train.balance=shares`."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,15 @@ class Dims:
     target: int
     action: int
     """Of an action block."""
+
+
+@dataclass(frozen=True)
+class OpenLoop:
+    """k blocks in a row: the latents before and after each, and the embedded blocks."""
+
+    z_BLD: Tensor
+    """L = k + 1"""
+    c_BkD: Tensor
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,8 @@ class Sequences:
     """S̄, z-scored, angles as `psg.angles` says; a row with NaN is unknown"""
     offset: int
     """K"""
+    open_loop: OpenLoop | None = None
+    """What a rollout is to see where it is not the clip: the predictor's own steps have longer ones, and begin with shorter."""
 
 
 class Term(nn.Module):
@@ -68,6 +84,11 @@ class Term(nn.Module):
     def __init__(self, settings: Any, dims: Dims) -> None:
         super().__init__()
         self.settings = settings
+
+    @property
+    def acts_on(self) -> tuple[str, ...]:
+        """The places at which its gradient is measured to keep it at its share."""
+        return (ZHAT,) if self.of_prediction else (Z,)
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no loss")

@@ -1,9 +1,10 @@
-"""Training curves: every loss term, the effective rank and the read-out, as training logged them."""
+"""Training curves: every loss term, its share of the gradient, the effective rank and the read-out, as training logged them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from phylatent.report.diagnostics import colours, keys
 from phylatent.report.inputs import Columns, Run
@@ -23,15 +24,20 @@ TERMS = {
     "contrast": "SD-JEPA, triplet",
     "covariance": "PLDM, covariance",
     "inverse": "SMWM, inverse dynamics",
+    "rollout": "Rollout, open loop over the clip",
     "smoothness": "PLDM, smoothness",
     "subspaces": "Sub-JEPA, SIGReg in subspaces",
     "variance": "PLDM, variance over the batch",
     "variance_time": "PLDM, variance over time",
 }
 RANK, READOUT, ERROR = "effective_rank", "r2/", "error/"
+SHARE, WEIGHT = "share/", "weight/"
+PLACES = {"z": ("Z", "solid"), "zhat": ("Ẑ", "dash")}
+"""Where a gradient is measured, as it is logged: the symbol, and how its line is drawn."""
 CIRCLES = (f"{READOUT}sin ", f"{READOUT}cos ")
 """An angle's own R² is in the mean already."""
 ASIDE = {"step", "lr", "clips_per_second", RANK}
+BESIDE = (READOUT, ERROR, SHARE, WEIGHT)
 GREY = "#7A808A"
 
 
@@ -39,7 +45,7 @@ def curves(methods: Sequence[Method]) -> Figure:
     runs = [(method, run) for method in methods for run in method.runs]
     logged = [name for _, run in runs for table in (run.train, run.validation) for name in table or {}]
     known = {*ASIDE, *TERMS}
-    extra = [name for name in dict.fromkeys(logged) if name not in known and not name.startswith((READOUT, ERROR))]
+    extra = [name for name in dict.fromkeys(logged) if name not in known and not name.startswith(BESIDE)]
     panels = []
     for name in [*TERMS, *extra]:
         if name in logged:
@@ -51,6 +57,59 @@ def curves(methods: Sequence[Method]) -> Figure:
     panels.append(Panel("Read-out R², mean of dimensions", readout, x_label="step"))
     held_out = (Key("held-out", GREY, "circle", "solid"), Key("training batch", GREY, "", "faint"))
     return Figure("training", "Training curves of every run", tuple(panels), (*keys(methods), *held_out))
+
+
+def share_curves(methods: Sequence[Method]) -> Figure | None:
+    """Each objective's part of the gradient over the steps; nothing where no run logged it."""
+    runs = [(method, run) for method in methods for run in method.runs]
+    panels = []
+    for term in _shared_terms(methods):
+        lines = [
+            replace(line, dash=dash)
+            for method, run in runs
+            for place, (symbol, dash) in PLACES.items()
+            for line in _line(method, run, run.validation, f"at {symbol}", _column(run.validation, f"{SHARE}{place}/{term}"))
+            if any(line.y)  # an objective that only shapes the encoder is nothing at Ẑ
+        ]
+        panels.append(Panel(TERMS.get(term, term), tuple(lines), x_label="step", percent=True, reason="inert: 0 throughout"))
+    places = tuple(Key(f"at {symbol}", GREY, "circle", dash) for symbol, dash in PLACES.values())
+    return (
+        Figure("shares", "Share of the gradient of every objective", tuple(panels), (*keys(methods), *places))
+        if panels
+        else None
+    )
+
+
+def share_table(methods: Sequence[Method]) -> Table | None:
+    """The last shares of every run, with the weight that led to them where training chose it."""
+    terms = _shared_terms(methods)
+    rows, swatches = [], []
+    for method, colour in zip(methods, colours(methods), strict=True):
+        for run in method.runs:
+            rows.append((Cell(method.title(run)), *(_share_cell(run, term) for term in terms)))
+            swatches.append(colour)
+    head = ("Run", *(TERMS.get(term, term) for term in terms))
+    return Table("Share of the gradient at the end, at Z / at Ẑ", head, tuple(rows), tuple(swatches)) if terms else None
+
+
+def _shared_terms(methods: Sequence[Method]) -> list[str]:
+    """In the order of the loss curves."""
+    tables = [run.validation for method in methods for run in method.runs]
+    logged = dict.fromkeys(name.rpartition("/")[2] for table in tables for name in table or {} if name.startswith(SHARE))
+    return [*(name for name in TERMS if name in logged), *(name for name in logged if name not in TERMS)]
+
+
+def _share_cell(run: Run, term: str) -> Cell:
+    last = [value for place in PLACES if (value := _last(run.validation, f"{SHARE}{place}/{term}")) is not None]
+    if not last:
+        return Cell("–" if any(name.startswith(SHARE) for name in run.validation or {}) else MISSING)
+    weight = _last(run.train, f"{WEIGHT}{term}")
+    return Cell(" / ".join(f"{100 * value:.1f} %" for value in last), "" if weight is None else f"weight {weight:.3g}")
+
+
+def _last(table: Columns | None, name: str) -> float | None:
+    known = [value for value in _column(table, name) or () if math.isfinite(value)]
+    return known[-1] if known else None
 
 
 def _term(method: Method, run: Run, name: str) -> list[Series]:

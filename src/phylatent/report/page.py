@@ -71,6 +71,8 @@ def _figures(methods: Sequence[Method]) -> dict[str, Figure]:
         made += [planning.success_figure(methods)] if len(found) > 1 else []  # one protocol is the headline's already
         made += [planning.outcomes_figure(methods, protocol) for protocol in found]
     made.append(curves.curves(methods))
+    if shares := curves.share_curves(methods):
+        made.append(shares)
     return {figure.name: figure for figure in made}
 
 
@@ -120,6 +122,7 @@ def _render(
         verdict_style=planning.VERDICT_STYLE,
         strips=strips,
         final_table=curves.final_table(methods),
+        share_table=curves.share_table(methods),
         missing=_missing(methods),
         details=[_details(method, run) for method in methods for run in method.runs],
         provenance=json.dumps(provenance(), indent=2),

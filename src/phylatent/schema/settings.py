@@ -99,6 +99,7 @@ class ModelConfig:
 
 SCHEDULES = ("constant", "cosine")
 PRECISIONS = ("auto", "fp32", "bf16")
+WEIGHTS, SHARES = BALANCES = ("weights", "shares")
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,12 @@ class TrainConfig:
     warmup: float = 0.0
     predictor_steps: int = 0
     """Further steps of the predictor alone, on the latents of the encoder as it is by then (training/refinement.py)."""
+    predictor_blocks: int | None = None
+    """How many blocks in a row `rollout` predicts in those steps. Unset: the clip's."""
+    balance: str = WEIGHTS
+    """`shares`: the weights follow the gradients, so that every objective keeps its `share` (training/balance.py)."""
+    balance_every: int = 10
+    """Steps from one measurement of the gradients to the next."""
     clip_norm: float = 1.0
     precision: str = "auto"
     loader_workers: int = 0
@@ -130,9 +137,10 @@ class TrainConfig:
     def __post_init__(self) -> None:
         at_least("train", self, 1, "batch_size", "epochs", "log_every", "validate_every", "validation_batches")
         at_least("train", self, 1, "checkpoint_every", "max_steps_per_epoch", "steps", "schedule_steps")
+        at_least("train", self, 1, "balance_every", "predictor_blocks")
         at_least("train", self, 0, "weight_decay", "clip_norm", "loader_workers", "checkpoint_minutes", "predictor_steps")
         at_least("train", self, 16, "readout_frames")
-        for name, allowed in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
+        for name, allowed in (("schedule", SCHEDULES), ("precision", PRECISIONS), ("balance", BALANCES)):
             value = getattr(self, name)
             check(value in allowed, f"train.{name} is {value!r}; it must be one of {', '.join(allowed)}")
         check(0 < self.lr < math.inf, f"train.lr is {self.lr}; it must be above 0")

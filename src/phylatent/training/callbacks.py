@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from phylatent.diagnostics.small import COLUMNS, SmallDiagnosis
 from phylatent.errors import Interrupted
 from phylatent.training.module import TrainingModule
+from phylatent.training.shares import INERT, inert
 from phylatent.training.validation import Validator
 
 CHECKPOINTS = "checkpoints"
@@ -68,7 +69,7 @@ class Metrics(L.Callback):
         step = trainer.global_step
         speed = self.clips_per_step * (step - self.first_step) / (time.perf_counter() - self.started)
         if step % self.every == 0:
-            values = module.latest | {"lr": module.rate, "clips_per_second": speed}
+            values = module.latest | module.balanced_weights() | {"lr": module.rate, "clips_per_second": speed}
             for logger in trainer.loggers:
                 logger.log_metrics({f"train/{name}": value for name, value in values.items()}, step)
         if self.progress is not None:
@@ -126,8 +127,10 @@ class Validation(L.Callback):
             self.last |= self.diagnosing(module, diagnose)
         for logger in trainer.loggers:
             logger.log_metrics({f"val/{name}": value for name, value in self.last.items()}, step)
-        shown = "  ".join(f"{name} {value:.4g}" for name, value in self.last.items())
+        shown = "  ".join(f"{name} {value:.4g}" for name, value in self.last.items() if not name.startswith("share/"))
         self.say(f"step {step}/{module.total_steps}, held-out: {shown}")
+        if idle := inert(self.last):
+            self.say(f"  inert, with less than {INERT:.1%} of the gradient at Z and at Ẑ: {', '.join(idle)}")
 
 
 class Checkpoints(L.Callback):

@@ -18,15 +18,20 @@ from phylatent.models.encoders import encoder_settings, find_encoder
 from phylatent.models.world_model import WorldModel, WorldModelConfig
 from phylatent.objectives import TERMS
 from phylatent.objectives.psg import CIRCULAR
-from phylatent.objectives.term import Dims, Sequences, Term
+from phylatent.objectives.term import PLACES, Dims, Sequences, Term
 from phylatent.schema import Config, Normaliser
+from phylatent.schema.settings import SHARES
 from phylatent.tasks import get_task
+from phylatent.training.balance import Balance
+from phylatent.training.shares import Entries, gradient_norms, shares, watched
 
 
 @dataclass(frozen=True)
 class Losses:
     total: Tensor
     terms: dict[str, Tensor]
+    entries: dict[str, Entries]
+    """Where each term's gradient enters the model."""
 
     def over_processes(self) -> dict[str, float]:
         """The global batch's losses as numbers: `loss` for the weighted sum, each term under its name."""
@@ -39,15 +44,26 @@ class TrainingGraph(nn.Module):
     target_scale: Tensor
 
     def __init__(
-        self, world_model: WorldModel, terms: dict[str, Term], target: Normaliser, periods: Mapping[int, float]
+        self,
+        world_model: WorldModel,
+        terms: dict[str, Term],
+        target: Normaliser,
+        periods: Mapping[int, float],
+        balance: Balance | None = None,
     ) -> None:
         super().__init__()
         self.periods = periods
         self.world_model = world_model
         self.terms = nn.ModuleDict(terms)
-        self.weights = {name: term.settings.weight for name, term in terms.items()}
+        self.configured = {name: term.settings.weight for name, term in terms.items()}
+        self.balance = balance
         self.register_buffer("target_mean", torch.tensor(target.mean, dtype=torch.float32), persistent=False)
         self.register_buffer("target_scale", torch.tensor(target.scale, dtype=torch.float32), persistent=False)
+
+    @property
+    def weights(self) -> Mapping[str, float | Tensor]:
+        """What each term is multiplied with by now."""
+        return self.configured if self.balance is None else self.balance.weights()
 
     def normalise_targets(self, targets: Tensor) -> Tensor:
         """S̄ from raw targets [..., S]: angles unrolled if the configuration asks for it, then z-scored."""
@@ -76,14 +92,33 @@ class TrainingGraph(nn.Module):
             offset=clip.offset,
         )
 
-    def forward(self, frames: Tensor, actions: Tensor, targets: Tensor, draws: Draws) -> Losses:
-        return self.losses(self.sequences(frames, actions, targets, draws), draws, list(self.terms))
+    def forward(self, frames: Tensor, actions: Tensor, targets: Tensor, draws: Draws, rebalance: bool = False) -> Losses:
+        """Every term. `rebalance` measures their gradients first, and sets the weights by them."""
+        return self.losses(self.sequences(frames, actions, targets, draws), draws, list(self.terms), rebalance)
 
-    def losses(self, seq: Sequences, draws: Draws, names: Sequence[str]) -> Losses:
+    def losses(self, seq: Sequences, draws: Draws, names: Sequence[str], rebalance: bool = False) -> Losses:
         """The named terms and their weighted sum."""
-        losses = {name: self.terms[name](seq, self.world_model, draws.named(name)) for name in names}
-        total = torch.stack([self.weights[name] * loss for name, loss in losses.items()]).sum()
-        return Losses(total=total, terms=losses)
+        losses: dict[str, Tensor] = {}
+        entries: dict[str, Entries] = {}
+        for name in names:
+            with watched(self.world_model, seq) as entries[name]:
+                losses[name] = self.terms[name](seq, self.world_model, draws.named(name))
+        if rebalance and self.balance is not None:
+            self.balance.observe(gradient_norms(losses, entries))
+        weights = self.weights
+        total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
+        return Losses(total=total, terms=losses, entries=entries)
+
+    def shares(self, losses: Losses) -> dict[str, float]:
+        """`share/z/<term>` and `share/zhat/<term>`: each weighted term's part of the gradient at Z and at Ẑ."""
+        norms_N2 = gradient_norms(losses.terms, losses.entries)
+        weights_N = norms_N2.new_tensor([float(self.weights[name]) for name in losses.terms])
+        parts = shares(weights_N[:, None] * norms_N2).T.tolist()
+        return {
+            f"share/{place}/{name}": value
+            for place, values in zip(PLACES, parts, strict=True)
+            for name, value in zip(losses.terms, values, strict=True)
+        }
 
 
 def target_periods(config: Config) -> Mapping[int, float]:
@@ -124,4 +159,5 @@ def build(
         with seeded_init(config.seed, name):
             terms[name] = TERMS[name](config.objectives[name], dims)
     target = target or Normaliser((0.0,) * dims.target, (1.0,) * dims.target)
-    return TrainingGraph(world_model, terms, target, periods)
+    balance = Balance(terms) if config.train.balance == SHARES else None
+    return TrainingGraph(world_model, terms, target, periods, balance)

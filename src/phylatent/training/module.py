@@ -54,11 +54,18 @@ class TrainingModule(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         draws = Draws(self.settings.seed, self.global_step, self.device)
-        losses = self.graph(*batch, draws)
+        rebalance = self.graph.balance is not None and self.global_step % self.settings.train.balance_every == 0
+        losses = self.graph(*batch, draws, rebalance)
         self.latest = losses.over_processes()
         stop_unless_finite(self.latest, f"step {self.global_step}")
         self.rate = self.settings.train.lr * rate_factor(self.global_step, self.settings.train, self.total_steps)
         return losses.total
+
+    def balanced_weights(self) -> dict[str, float]:
+        """What the terms were last multiplied with, to be logged where it is not what the configuration says."""
+        if self.graph.balance is None:
+            return {}
+        return {f"weight/{name}": float(weight) for name, weight in self.graph.weights.items()}
 
     def stop_unless_weights_are_finite(self) -> None:
         """Before a checkpoint: a finite loss can have gradients that are not, and then the weights are gone."""

@@ -48,7 +48,7 @@ from phylatent.training.directory import (
 )
 from phylatent.training.graph import TrainingGraph, build, target_periods
 from phylatent.training.module import LossNotFinite, TrainingModule
-from phylatent.training.refinement import refine_predictor
+from phylatent.training.refinement import predictor_windows, refine_predictor
 from phylatent.training.storage import AtomicCheckpointIO, CsvTables, load_checkpoint
 from phylatent.training.validation import Validator, make_validator
 
@@ -132,6 +132,7 @@ def prepare(config: Config) -> Prepared:
     split = split_episodes(len(episodes.lengths), config.split)
     statistics = fit_statistics(episodes, task, split.train, periods=target_periods(config))
     windows = Windows(episodes, split.train, config.clip)
+    predictor_windows(windows, config)  # what they lack shows now and not after the training
     return Prepared(
         config=config,
         device=device,

@@ -1,4 +1,5 @@
-"""What is measured while it trains: held-out losses, the latents' effective rank, and a linear read-out of the physical state.
+"""What is measured while it trains: held-out losses, the latents' effective rank, a linear read-out of the physical state, and
+each objective's share of the gradient.
 
 A rank that falls tells collapse; a read-out that is good on training episodes only tells overfitting.
 """
@@ -19,6 +20,7 @@ from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split, episode_rows
 from phylatent.data.windows import Windows, held_out_batches
 from phylatent.draws import Draws, derive_seed
+from phylatent.models.blocks import batch_statistics_only
 from phylatent.schema import Config, PhysicalTarget, TaskSpec
 from phylatent.training.graph import TrainingGraph
 from phylatent.training.readout import Rows, readout
@@ -58,6 +60,7 @@ class Validator:
             results = self._losses(graph, seed)
             fit = self._latents(graph, self.fit_rows)
             test = self._latents(graph, self.test_rows)
+            results |= self._shares(graph.train(), seed)
         finally:
             graph.train(training)
         results["effective_rank"] = effective_rank(test[0])
@@ -72,6 +75,16 @@ class Validator:
             for name, value in losses.over_processes().items():
                 sums[name] = sums.get(name, 0.0) + value / len(self.batches)
         return sums
+
+    @torch.enable_grad()
+    def _shares(self, graph: TrainingGraph, seed: int) -> dict[str, float]:
+        """Of the gradient on the first batch, as a training step sees it: batch statistics, dropout. It changes nothing."""
+        device = graph.target_mean.device
+        draws = Draws(seed, "validation/shares", device)
+        frames, actions, targets = self.windows.__getitems__(list(_own(self.batches[0])))
+        with batch_statistics_only(graph):
+            seq = graph.sequences(frames, actions.to(device), targets.to(device), draws)
+            return graph.shares(graph.losses(seq, draws, list(graph.terms)))
 
     def _latents(self, graph: TrainingGraph, rows: np.ndarray) -> Rows:
         parts, at_once = [], FRAMES_AT_ONCE * distributed.world_size()
