@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from phylatent.diagnostics.diagnose import SECTIONS
+from phylatent.records import split_of, split_words
 from phylatent.statistics import mcnemar
 
 
@@ -22,7 +23,8 @@ def percent(rate: float | None, interval: Sequence[float] | None = None) -> str:
 
 def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
     sections = SECTIONS[records[0]["protocol"]]
-    table = Table(title="failure rates, lower is better", caption="95 % intervals by bootstrap over held-out episodes")
+    caption = f"split: {split_words(split_of(records[0]))}; 95 % intervals by bootstrap over its episodes"
+    table = Table(title="failure rates, lower is better", caption=caption)
     table.add_column("model", overflow="fold")
     for section in sections:
         table.add_column(section, justify="right", no_wrap=True)
@@ -45,9 +47,11 @@ def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
 def show_success(records: Sequence[Mapping[str, Mapping[str, Any]]], console: Console) -> None:
     for protocol in records[0]:
         first = records[0][protocol]
+        pairs, judged_on = first["pairs"], split_words(split_of(first))
         table = Table(
-            title=f"success under `{protocol}`, {first['pairs']['count']} held-out pairs",
-            caption=f"95 % Wilson intervals; list {first['pairs']['hash'][:12]}; {first['already_solved']} solved at the start",
+            title=f"success under `{protocol}`, {pairs['count']} pairs",
+            caption=f"split: {judged_on}; 95 % Wilson intervals; list {pairs['hash'][:12]}; "
+            f"{first['already_solved']} solved at the start",
         )
         table.add_column("policy", overflow="fold")
         for column in ("success", "± seeds", "steps", "ends at"):

@@ -56,7 +56,10 @@ def diagnose_model(
     sample: Sample | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Judge a model on held-out episodes. `sample` (see `draw_samples`) is shared by models that are to be compared."""
+    """Judge a model on the episodes that `settings.split` names.
+
+    `sample` (see `draw_samples`) is shared by models that are to be compared.
+    """
     started = time.perf_counter()
     if sample is None:
         sample = draw_samples(task=task, episodes=episodes, split=split, clip=clip, settings=settings, progress=progress)
@@ -79,11 +82,8 @@ def diagnose_model(
         "settings": asdict(settings),
         "sample": sample.fingerprint,
         "seeds": list(settings.seeds),
-        "data": {
-            "name": episodes.path.name,
-            "fingerprint": episodes.fingerprint(),
-            "held_out_episodes": len(split.held_out),
-        },
+        "data": {"name": episodes.path.name, "fingerprint": episodes.fingerprint()},
+        "split": split.side(settings.split).facts,
         "health": asdict(health),
         "notes": list(sample.notes),
         "kinds": list(PERTURBATIONS),
