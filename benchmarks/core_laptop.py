@@ -1,4 +1,4 @@
-"""Time, memory and held-out quality of the laptop preset on TwoRooms, as its user would run it.
+"""Time, memory and validation quality of the laptop preset on TwoRooms, as its user would run it.
 
     python benchmarks/core_laptop.py results/core-laptop.json
 

@@ -126,6 +126,8 @@ def _read(directory: Path) -> dict[str, Any]:
         return {"planning": {}}
     trained = json.loads((directory / "result.json").read_text())
     record: dict[str, Any] = {"validation": trained["validation"], "training_seconds": trained["seconds"]}
+    chosen = ("starts", "commit", "predictor_steps", "trials", "validation_before_predictor_steps")
+    record |= {name: trained[name] for name in chosen if trained.get(name) is not None}
     if (path := directory / "diagnostics" / "paper.json").is_file():
         record["diagnostics"] = _public(json.loads(path.read_text()))
     record["planning"] = {}

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from phylatent.data.stats import Split
 from phylatent.diagnostics import invariance
 from phylatent.diagnostics.samples import draw_states, hold
 from phylatent.diagnostics.subject import judged
 from phylatent.errors import PhylatentError, UserError
-from phylatent.schema import PERTURBATIONS
+from phylatent.schema import PERTURBATIONS, VALIDATION
 from phylatent.subjects import Subject, load_subject
 
 FACTORS = tuple(2 ** (step / 2) for step in range(-8, 9))
@@ -33,13 +31,8 @@ Rates = Mapping[float, Mapping[str, float]]
 """Factor → kind → share of states that fail."""
 
 
-def validation(split: Split) -> Split:
-    """What choices are made on, where `hold` looks for it: the validation episodes, once the split knows them."""
-    return replace(split, held_out=getattr(split, "validation", split.held_out))
-
-
 def sweep(subject: Subject) -> Rates:
-    held = hold(subject.episodes, validation(subject.split), subject.model.config.clip)
+    held = hold(subject.episodes, subject.split.side(VALIDATION), subject.model.config.clip)
     states, strengths = draw_states(held, count=STATES, seed=SEED), subject.task.strengths()
     found: dict[float, dict[str, float]] = {}
     with judged(subject.model):

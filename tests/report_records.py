@@ -42,8 +42,12 @@ def write_run(
     rates: dict[str, float] | None = None,
     health: str = "ok",
     quick: bool = False,
+    splits: tuple[str, str] = ("test", "test"),
 ) -> Path:
-    """A run directory; `rates` fixes headline rates, `sample` and `pairs` are hashed into the records."""
+    """A run directory; `rates` fixes headline rates, `sample` and `pairs` are hashed into the records.
+
+    `splits` are the sides that diagnostics and planning are from.
+    """
     directory.mkdir(parents=True)
     model = {"name": directory.name, "variant": variant, "training_seed": seed, "task": "tworooms", "stop_gradient": True}
     rng = np.random.default_rng([seed, len(variant)])
@@ -51,9 +55,15 @@ def write_run(
         write_training(directory, variant, seed, preset, rng)
     if diagnosed:
         write_diagnosis(directory / "diagnostics", model, rng, shown, sha(sample), rates or {}, health, quick)
+        sign(directory / "diagnostics" / "paper.json", splits[0])
     for protocol in protocols:
         write_plan(directory / "planning" / protocol, model, rng, protocol, sha(pairs), (rates or {}).get("success"), quick)
+        sign(directory / "planning" / protocol / "result.json", splits[1])
     return directory
+
+
+def sign(path: Path, split: str) -> None:
+    write(path, json.loads(path.read_text()) | {"split": {"name": split, "episodes": 80, "note": None}})
 
 
 def write_training(directory: Path, variant: str, seed: int, preset: str, rng: np.random.Generator) -> None:
@@ -155,7 +165,7 @@ def write_diagnosis(
         "settings": {"states": states, "pairs": pairs},
         "sample": sample,
         "seeds": [0],
-        "data": {"name": "tworooms.h5", "fingerprint": sha("data"), "held_out_episodes": 80},
+        "data": {"name": "tworooms.h5", "fingerprint": sha("data")},
         "health": {
             "status": health,
             "sentence": "" if health == "ok" else f"The latents are {health}, so no rate means anything.",

@@ -6,10 +6,12 @@ from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
+import yaml
 
 from phylatent import compose
 from phylatent.composition import available, load_config, save_config
 from phylatent.errors import UserError
+from phylatent.schema import SplitConfig
 from phylatent.tasks import all_tasks
 
 # tab:loss_weights and tab:auxiliary_hyperparameters, typed in from the paper a second time
@@ -147,6 +149,15 @@ def test_the_command_line_wins_and_types_are_checked() -> None:
         ("model.patch_size=0", "model.patch_size is 0"),
         ("model.heads=0", "model.heads is 0"),
         ("split.seed=-1", "split.seed is -1"),
+        (
+            "split.held_out=0.1",
+            "unknown key 'split.held_out'; the episodes are split in three now: split.validation=",
+        ),
+        ("split.test=0", "split.test is 0.0; it must lie between 0 and 1"),
+        ("split.validation=0.9", "split.validation + split.test is 0.9 + 0.1, which leaves nothing to train on"),
+        ("diagnose.split=train", "diagnose.split is 'train'; it must be one of test, validation"),
+        ("plan.split=held-out", "plan.split is 'held-out'; it must be one of test, validation"),
+        ("train.trials=0", "train.trials is 0; it must be at least 1"),
         ("collect.episodes=${x}", "a value cannot be resolved"),
         ("variant=lewm", "variant is chosen by itself"),
         ("terms=[pred,nothing]", "unknown objective 'nothing'"),
@@ -194,6 +205,21 @@ def test_a_saved_configuration_is_the_same_one(task: str, variant: str, tmp_path
     save_config(config, tmp_path / "config.yaml")
     assert load_config(tmp_path / "config.yaml") == config
     assert load_config(tmp_path / "config.yaml", ["seed=8"]).seed == 8
+
+
+def test_a_configuration_that_an_earlier_version_saved_keeps_its_two_way_split(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    save_config(compose(), path)
+    saved = yaml.safe_load(path.read_text())
+    saved["split"] = {"held_out": 0.25, "seed": 3}
+    for section in ("diagnose", "plan"):
+        del saved[section]["split"]
+    del saved["train"]["trials"]
+    path.write_text(yaml.safe_dump(saved))
+    config = load_config(path)
+    assert (config.split, config.split.two_way) == (SplitConfig(validation=0, test=0.25, seed=3), True)
+    save_config(config, path)
+    assert load_config(path) == config
 
 
 @pytest.mark.parametrize("text", ["", "task: tworooms", "a: [", "task: moon\npreset: laptop\nvariant: lewm", "- 1"])

@@ -35,7 +35,7 @@ TASK = get_task("tworooms")
 CLIP = ClipConfig()
 SETTINGS = DiagnoseConfig(states=40, frames=60, pairs=500, branches=8, seeds=(0, 1), bootstrap=50, workers=1)
 EPISODES, STEPS, SIZE = 8, 30, 48
-SPLIT = Split(train=(0, 1, 2), held_out=(3, 4, 5, 6, 7), seed=0)
+SPLIT = Split(train=(0, 1), validation=(2,), test=(3, 4, 5, 6, 7), seed=0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -195,7 +195,7 @@ def test_the_record_says_what_was_counted(sample: Sample, tmp_path: Path) -> Non
     record = json.loads(path.read_text())
     assert path.name == "paper.json"
     assert (record["protocol"], record["model"], record["seeds"]) == ("paper", "exact", [0, 1])
-    assert record["data"]["held_out_episodes"] == 5
+    assert record["split"] == {"name": "test", "episodes": 5, "note": None}
     assert record["sample"] == sample.fingerprint
     for section in ("invariance", "identifiability", "counterfactual"):
         assert {"rate", "spread", "interval", "failures", "eligible", "per_seed"} <= record[section].keys()
@@ -226,10 +226,17 @@ def test_nothing_is_drawn_from_training_episodes(sample: Sample) -> None:
         for start, windows in zip(one.branches.rows, one.branches.windows, strict=True):
             homes = [taken[window[0, :2].tobytes()] // (STEPS + 1) for window in windows]
             assert len({start // (STEPS + 1), *homes}) == 3
-            assert set(homes) <= set(SPLIT.held_out)
+            assert set(homes) <= set(SPLIT.test)
     drawn = {tuple(sorted(pair)) for pair in zip(one.pairs.first.tolist(), one.pairs.second.tolist(), strict=True)}
     assert len(drawn) == 500
     assert all(i != j for i, j in drawn)
+
+
+def test_the_split_decides_what_is_drawn(sample: Sample, free_space: Episodes) -> None:
+    swapped = replace(SPLIT, validation=SPLIT.test, test=SPLIT.validation)
+    other = draw(free_space, replace(SETTINGS, split="validation"), swapped)
+    assert np.array_equal(other.seeds[0].states.rows, sample.seeds[0].states.rows)
+    assert other.fingerprint != sample.fingerprint, "the same episodes under another name are another sample"
 
 
 def test_the_same_seed_draws_the_same_whatever_the_workers(sample: Sample, free_space: Episodes) -> None:
@@ -320,12 +327,12 @@ def test_ordering_finds_nothing_wrong_with_the_exact_model_but_with_a_random_one
 
 
 def test_what_cannot_be_drawn_is_said_in_one_sentence(free_space: Episodes) -> None:
-    with pytest.raises(UserError, match=r"1 held-out episodes 1 are long enough .* split\.held_out"):
-        draw(free_space, split=Split(train=(0,), held_out=(3,), seed=0))
+    with pytest.raises(UserError, match=r"1 held-out episodes 1 are long enough .* split\.test"):
+        draw(free_space, split=Split(train=(0,), validation=(1,), test=(3,), seed=0))
     with pytest.raises(UserError, match="are long enough for 9 blocks"):
         draw(free_space, replace(SETTINGS, horizons=(9,)))
     with pytest.raises(UserError, match="does not divide a block of 5"):
-        hold(replace(free_space, frame_stride=2), SPLIT, CLIP)
+        hold(replace(free_space, frame_stride=2), SPLIT.side("test"), CLIP)
 
 
 def test_a_latent_of_another_shape_is_told(sample: Sample) -> None:
@@ -337,7 +344,7 @@ def test_a_latent_of_another_shape_is_told(sample: Sample) -> None:
 
 def test_less_than_was_asked_for_is_used_and_said(free_space: Episodes) -> None:
     settings = replace(SETTINGS, states=10_000, frames=10_000, branches=2, seeds=(0,))
-    drawn = draw(free_space, settings, Split(train=(0,), held_out=(3, 4), seed=0))
+    drawn = draw(free_space, settings, Split(train=(0,), validation=(1,), test=(3, 4), seed=0))
     assert len(drawn.seeds[0].states.rows) == 2 * (STEPS + 1 - 5)
     assert any("52 states instead of 10,000" in note for note in drawn.notes)
     assert any("come from one episode" in note for note in drawn.notes)
@@ -346,7 +353,7 @@ def test_less_than_was_asked_for_is_used_and_said(free_space: Episodes) -> None:
 def test_rows_without_a_known_state_are_never_drawn(free_space: Episodes) -> None:
     targets = free_space.targets.copy()
     targets[::2] = np.nan
-    held = hold(replace(free_space, targets=targets), SPLIT, CLIP)
+    held = hold(replace(free_space, targets=targets), SPLIT.side("test"), CLIP)
     assert (held.rows % 2 == 1).all()
 
 

@@ -14,7 +14,7 @@ from phylatent.training.run import train
 from training_runs import finish, smoke, table
 
 RATES = {"diagnose/invariance", "diagnose/identifiability", "diagnose/counterfactual"}
-SETTINGS = ["train.steps=6", "train.validate_every=3", "split.held_out=0.3", "diagnose.branches=4", "diagnose.states=20"]
+SETTINGS = ["train.steps=6", "train.validate_every=3", "split.validation=0.3", "diagnose.branches=4", "diagnose.states=20"]
 
 
 def test_diagnosing_leaves_the_training_as_it_was(tworooms_data: Path, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_two_processes_diagnose_once(tworooms_data: Path, tmp_path: Path) -> Non
     assert all(0 <= float(row[name]) <= 1 for row in rows for name in RATES)
 
 
-def test_too_few_held_out_episodes_are_told_before_the_directory_is_touched(tworooms_data: Path, tmp_path: Path) -> None:
+def test_too_few_validation_episodes_are_told_before_the_directory_is_touched(tworooms_data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="1 held-out episodes"):
-        train(smoke(tworooms_data, "diagnose.every=2", "split.held_out=0.05"), out=tmp_path / "run")
+        train(smoke(tworooms_data, "diagnose.every=2", "split.validation=0.05"), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -108,8 +108,8 @@ def test_our_export_plans_in_stable_worldmodel_s_world(untrained: Path, tworooms
     theirs = load_pretrained(str(export_model(untrained, out=tmp_path / "mine"))).eval()
     ours = WorldModel.from_pretrained(untrained / "model")
     episodes = open_episodes(tworooms_data, TASK)
-    held_out = Split.from_dict(ours.config.split)
-    pairs = draw_pairs(TASK, episodes, held_out, "paper", PlanConfig(pairs=2, seeds=(0,))).pairs
+    split = Split.from_dict(ours.config.split)
+    pairs = draw_pairs(TASK, episodes, split, "paper", PlanConfig(pairs=2, seeds=(0,))).pairs
     world = swm.World("swm/TwoRoom-v1", num_envs=len(pairs), image_shape=episodes.frame_shape[:2], max_episode_steps=60)
     solver = CEMSolver(model=theirs, batch_size=1, num_samples=16, topk=4, n_steps=2)
     settings = PeerConfig(horizon=5, receding_horizon=5, action_block=5, warm_start=False)

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from phylatent import WorldModel
 from phylatent.data.readers import open_episodes
@@ -41,6 +42,8 @@ def test_records_say_which_model_data_and_list_they_are_about(judged, tworooms_d
         assert record["model"]["training_seed"] == 0
         assert record["data"]["fingerprint"] == fingerprint
         assert record["provenance"]["packages"]["phylatent"]
+        assert record["split"] == {"name": "test", "episodes": 3, "note": None}
+        assert record["key"]["split"] == "test"
     assert set(success["policies"]) == {"model", "random", "nothing", "expert"}
     pairs = json.loads((judged / "planning" / "paper" / "pairs.json").read_text())
     assert pairs["hash"] == success["pairs"]["hash"]
@@ -52,8 +55,8 @@ def test_no_judged_episode_was_trained_on(judged):
         record = json.loads((judged / "planning" / protocol / "result.json").read_text())
         used = {episode["episode"] for episodes in record["episodes"].values() for episode in episodes}
         assert used
-        assert used <= set(split["held_out"])
-        assert not used & set(split["train"])
+        assert used <= set(split["test"])
+        assert not used & {*split["train"], *split["validation"]}
 
 
 def test_videos_show_start_rollout_and_goal(judged):
@@ -78,8 +81,78 @@ def test_a_second_call_measures_nothing_and_other_settings_overwrite_nothing(jud
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
+def test_a_record_says_how_its_model_was_trained(judged):
+    trained = json.loads((judged / "result.json").read_text())
+    facts = json.loads((judged / "diagnostics" / "paper.json").read_text())["model"]
+    assert (facts["predictor_steps"], facts["trials"]) == (trained["predictor_steps"], trained["trials"]) == (0, 1)
+    assert facts["commit"] == trained["commit"] == trained["provenance"]["commit"]
+    assert facts["training_seconds"] == trained["seconds"] > 0
+
+
+def test_records_of_validation_and_test_episodes_are_never_confused(judged, tmp_path):
+    with pytest.raises(UserError, match=r"other settings \(split, episodes\); nothing was overwritten"):
+        diagnose([judged], overrides=["split=validation"])
+    with pytest.raises(UserError, match=r"other settings \(split, episodes\); nothing was overwritten"):
+        plan([judged], overrides=["split=validation"])
+    out = tmp_path / "chosen"
+    record = plan([judged], overrides=["workers=1", "policy=nothing", "split=validation"], out=out)[0]["paper"]
+    assert record["split"]["name"] == record["key"]["split"] == "validation"
+    validation = WorldModel.from_pretrained(judged / "model").config.split["validation"]
+    assert {episode["episode"] for episode in record["episodes"]["nothing"]} <= set(validation)
+    with pytest.raises(UserError, match=r"different splits.* a-run on test .*; chosen on validation \(planning \(paper\)\)"):
+        report([judged, out], out=tmp_path / "page")
+    assert not (tmp_path / "page").exists()
+
+
+@pytest.fixture
+def two_way(judged: Path, tmp_path: Path) -> Path:
+    """The run as an earlier version left it: split in two, with records that do not name a side."""
+    old = Path(shutil.copytree(judged, tmp_path / "old-run"))
+    path = old / "model" / "config.json"
+    config = json.loads(path.read_text())
+    split = config["split"]
+    config["split"] = {"train": split["train"] + split["validation"], "held_out": split["test"], "seed": split["seed"]}
+    path.write_text(json.dumps(config))
+    text = (old / "config.yaml").read_text().replace("validation: 0.25\n  test: 0.25", "held_out: 0.25")
+    assert "held_out" in text
+    (old / "config.yaml").write_text(text)
+    for path in (old / "diagnostics" / "paper.json", *(old / "planning").glob("*/result.json")):
+        record = json.loads(path.read_text())
+        del record["split"], record["key"]["split"]
+        record["key"]["held_out"] = record["key"].pop("episodes")
+        path.write_text(json.dumps(record))
+    return old
+
+
+def test_a_run_split_in_two_still_opens_and_says_so(two_way, judged, tmp_path, monkeypatch):
+    out = tmp_path / "again"
+    record = plan([two_way], overrides=["workers=1", "policy=nothing"], out=out)[0]["paper"]
+    note = "two-way split: settings may have been chosen on these episodes"
+    assert record["split"] == {"name": "held-out", "episodes": 3, "note": note}
+    assert json.loads((out / "planning" / "paper" / "pairs.json").read_text())["split"] == "held-out"
+    with pytest.raises(UserError, match="no validation episodes; take split=test"):
+        plan([two_way], overrides=["split=validation"], out=tmp_path / "other")
+    monkeypatch.setattr("phylatent.judging.run_policies", None)
+    monkeypatch.setattr("phylatent.judging.diagnose_model", None)
+    diagnose([two_way], overrides=["workers=1"])
+    plan([two_way], overrides=["workers=1"])
+    page = report([two_way, out], out=tmp_path / "page").read_text()
+    assert f"Split: held-out ({note})." in page
+    with pytest.raises(UserError, match="different splits"):
+        report([two_way, judged], out=tmp_path / "mixed")
+
+
+def test_tables_say_which_split_their_numbers_come_from(judged, capsys):
+    console = Console(width=200)
+    diagnose([judged], console=console)
+    plan([judged], console=console)
+    assert capsys.readouterr().out.count("split: test; 95 %") == 2
+
+
 def test_a_report_of_it(judged, tmp_path):
     page = report([judged], out=tmp_path)
+    assert "Split: test." in page.read_text()
+    assert json.loads((tmp_path / "report.json").read_text())["split"] == "test"
     assert page.stat().st_size > 100_000
     assert list((tmp_path / "figures").glob("*.pdf"))
 
@@ -97,7 +170,7 @@ def test_models_that_do_not_share_their_held_out_episodes_are_not_compared(run, 
     other = Path(shutil.copytree(run, tmp_path / "other"))
     config = json.loads((other / "model" / "config.json").read_text())
     split = config["split"]
-    split["held_out"][0], split["train"][0] = split["train"][0], split["held_out"][0]
+    split["test"][0], split["train"][0] = split["train"][0], split["test"][0]
     (other / "model" / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match="cannot be judged on the same ones"):
         diagnose([run, other])
@@ -134,7 +207,7 @@ def test_mistakes_are_told_in_a_sentence(run, tmp_path):
         report([tmp_path / "nowhere"])
 
 
-@pytest.mark.parametrize("key", ["train.steps=5", "split.held_out=0.5", "diagnose.states=3", "plan.every=1"])
+@pytest.mark.parametrize("key", ["train.steps=5", "split.test=0.5", "diagnose.states=3", "plan.every=1"])
 def test_a_key_that_would_do_nothing_is_refused(run, key):
     with pytest.raises(UserError, match=r"does nothing here|unknown key"):
         plan([run], overrides=[key])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -30,15 +31,15 @@ SMALL = PlanConfig(pairs=3, seeds=(0, 1), candidates=24, elites=4, iterations=3,
 @pytest.fixture(scope="module")
 def course(tworooms_data: Path) -> Course:
     episodes = open_episodes(tworooms_data, TASK)
-    split = split_episodes(len(episodes.lengths), SplitConfig(held_out=0.5))
+    split = split_episodes(len(episodes.lengths), SplitConfig(test=0.5))
     return lay_out(TASK, episodes, split, replace(SMALL, protocol=("paper", "moderate")), 5)
 
 
-def test_pairs_come_from_held_out_episodes_and_their_order_from_the_seed(tworooms_data):
+def test_pairs_come_from_test_episodes_and_their_order_from_the_seed(tworooms_data):
     episodes = open_episodes(tworooms_data, TASK)
-    split = split_episodes(len(episodes.lengths), SplitConfig(held_out=0.25))
+    split = split_episodes(len(episodes.lengths), SplitConfig(test=0.25))
     pairs = draw_pairs(TASK, episodes, split, "paper", SMALL)
-    assert {pair.episode for pair in pairs.pairs} <= set(split.held_out)
+    assert {pair.episode for pair in pairs.pairs} <= set(split.test)
     assert all(pair.goal - pair.start == 25 and pair.goal < episodes.lengths[pair.episode] for pair in pairs.pairs)
     assert [pair.seed for pair in pairs.pairs] == [0, 0, 0, 1, 1, 1]
     again = draw_pairs(TASK, episodes, split, "paper", SMALL)
@@ -61,6 +62,39 @@ def test_a_list_that_was_changed_is_not_believed(tmp_path, course):
         PairList.load(path)
 
 
+def test_a_list_names_its_split(tmp_path, tworooms_data):
+    episodes = open_episodes(tworooms_data, TASK)
+    split = split_episodes(len(episodes.lengths), SplitConfig(validation=0.25, test=0.25))
+    chosen = replace(SMALL, split="validation")
+    pairs = draw_pairs(TASK, episodes, split, "paper", chosen)
+    assert pairs.split == "validation"
+    assert {pair.episode for pair in pairs.pairs} <= set(split.validation)
+    assert replace(pairs, split="test").hash != pairs.hash
+    pairs.save(tmp_path / "pairs.json")
+    given = {"list": str(tmp_path / "pairs.json")}
+    course = lay_out(TASK, episodes, split, replace(chosen, **given), 5)
+    record = summarise(course, "paper", {})
+    assert record["split"]["name"] == "validation"
+    assert record["split"]["episodes"] == 3
+    with pytest.raises(UserError, match="is a list of validation episodes, and this model is judged on test ones"):
+        lay_out(TASK, episodes, split, replace(SMALL, **given), 5)
+    other = replace(split, train=split.validation, validation=split.train)
+    with pytest.raises(UserError, match="holds episodes that are not among this model's validation ones"):
+        lay_out(TASK, episodes, other, replace(chosen, **given), 5)
+
+
+def test_a_list_of_an_earlier_version_is_one_of_held_out_episodes(tmp_path):
+    """Its hash, computed here as that version did, still fits."""
+    old = {"task": "tworooms", "protocol": "paper", "data": "d", "pairs": [{"seed": 0, "episode": 4, "start": 1, "goal": 26}]}
+    digest = hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps(old | {"hash": digest}))
+    found = PairList.load(path)
+    assert (found.split, found.hash) == ("held-out", digest)
+    found.save(path)
+    assert PairList.load(path) == found
+
+
 def test_protocols_share_the_episodes_they_have_in_common(course):
     places = {(pair.episode, pair.start) for pairs in course.lists.values() for pair in pairs.pairs}
     assert len(course.starts) == len(places) < sum(len(pairs.pairs) for pairs in course.lists.values())
@@ -68,7 +102,7 @@ def test_protocols_share_the_episodes_they_have_in_common(course):
 
 def test_recorded_history_is_what_lies_before_the_start_in_the_data(tworooms_data):
     episodes = open_episodes(tworooms_data, TASK)
-    split = split_episodes(len(episodes.lengths), SplitConfig(held_out=0.5))
+    split = split_episodes(len(episodes.lengths), SplitConfig(test=0.5))
     course = lay_out(TASK, episodes, split, replace(SMALL, goal_steps=15, pairs=20, history="recorded"), 5)
     seen = set()
     for one in course.starts:

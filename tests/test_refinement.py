@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,10 @@ def test_the_predictor_learns_and_the_encoder_stays(trained: run.TrainResult, tw
     assert trained.validation["pred"] < 0.9 * before.validation["pred"]
     assert trained.validation["sigreg"] == before.validation["sigreg"]
     assert trained.steps == before.steps == 10
+    assert trained.validation_before_predictor_steps == before.validation, "the stage is reported with and without"
+    assert run.read_result(trained.directory) == trained
+    assert before.validation_before_predictor_steps is None
+    assert json.loads((trained.directory / "result.json").read_text())["predictor_steps"] == 40
 
 
 def test_stopped_within_them_it_goes_on(trained: run.TrainResult, tworooms_data: Path, tmp_path: Path, monkeypatch) -> None:
@@ -53,6 +58,7 @@ def test_stopped_within_them_it_goes_on(trained: run.TrainResult, tworooms_data:
             run.train(smoke(tworooms_data, *STEPS), out=out)
     assert not (out / "result.json").exists()
     run.train(load_config(out / "config.yaml"), out=out, resume=True)
+    assert run.read_result(out).validation_before_predictor_steps == trained.validation_before_predictor_steps
     again = weights(out)
     assert all(torch.equal(tensor, again[name]) for name, tensor in weights(trained.directory).items())
 

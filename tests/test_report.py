@@ -215,6 +215,30 @@ def test_every_perturbation_is_shown_and_those_seen_in_training_apart(two: list[
     assert table.caption in render(methods)
 
 
+def test_records_of_different_splits_are_not_mixed(tmp_path: Path) -> None:
+    a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", "phylatent", splits=("validation", "validation"))
+    with pytest.raises(UserError) as caught:
+        make_report([a, b], tmp_path / "out")
+    told = "a on test (diagnostics, planning (paper)); b on validation (diagnostics, planning (paper))"
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    mixed = write_run(tmp_path / "mixed", splits=("test", "validation"))
+    with pytest.raises(UserError, match=r"mixed on test \(diagnostics\); mixed on validation \(planning \(paper\)\)"):
+        make_report([mixed], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    trained = write_run(tmp_path / "trained", seed=1, diagnosed=False, protocols=())
+    note = "settings may have been chosen on these episodes"
+    assert f"Split: validation ({note})." in Page(render(read_methods([b, trained]))).text
+
+
+def test_the_loss_before_the_predictors_own_steps_stands_beside_the_one_after(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    assert "before the predictor's own steps" not in Page(render(read_methods([run]))).text
+    record = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps(record | {"validation_before_predictor_steps": {"pred": 0.0372}}))
+    assert "0.0372 before the predictor's own steps" in Page(render(read_methods([run]))).text
+
+
 def test_what_was_measured_on_other_samples_is_not_compared(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / "lewm"), write_run(tmp_path / "p", "phylatent", sample="other", pairs="other")]
     methods = read_methods(runs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 import time
@@ -10,13 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from phylatent import compose
+from phylatent import WorldModel, compose
 from phylatent.collection import collect
 from phylatent.composition import load_config
 from phylatent.errors import UserError
 from phylatent.training.callbacks import checkpoints
+from phylatent.training.result import read_result
 from phylatent.training.run import resumed_config, train
-from training_runs import STEPS, assert_same_run, copy_unfinished, finish, start, wait_for_checkpoint
+from training_runs import STEPS, assert_same_run, copy_unfinished, finish, smoke, start, table, wait_for_checkpoint
 
 
 def test_killed_and_resumed_is_bit_identical(arguments: list[str], uninterrupted: Path, tmp_path: Path) -> None:
@@ -29,10 +32,17 @@ def test_killed_and_resumed_is_bit_identical(arguments: list[str], uninterrupted
     assert 0 < step < STEPS
     assert not (directory / "model").exists()
 
+    counted = json.loads((directory / "time.json").read_text())["seconds_of_starts"]
     resumed = finish(f"out={directory}", "resume=true")
     assert resumed.returncode == 0, resumed.stderr
     assert f"from step {step}" in resumed.stderr
     assert_same_run(directory, uninterrupted)
+    result = read_result(directory)
+    last = json.loads((directory / "time.json").read_text())["seconds_of_starts"]
+    assert len(counted) == 1
+    assert last[:-1] == counted
+    assert (result.starts, result.seconds) == (2, pytest.approx(sum(last), abs=5))
+    assert result.seconds > counted[0]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -77,6 +87,42 @@ def test_killed_between_the_last_step_and_the_export(uninterrupted: Path, tmp_pa
     assert result.steps == STEPS
     assert result.validation.keys() >= {"pred", "r2/x"}
     assert_same_run(directory, uninterrupted)
+
+
+def test_seconds_are_summed_over_starts(uninterrupted: Path, tmp_path: Path) -> None:
+    directory = copy_unfinished(uninterrupted, tmp_path / "run")
+    (directory / "time.json").write_text('{"seconds_of_starts": [1000.0, 200.0]}')
+    result = train(resumed_config(directory, []), out=directory, resume=True)
+    assert result.starts == 3
+    assert 1200 < result.seconds < 1300
+    assert read_result(directory).seconds == result.seconds
+    made = WorldModel.from_pretrained(directory / "model").config.provenance
+    assert (made["seconds"], made["starts"]) == (result.seconds, 3)
+
+
+def test_a_run_begun_when_no_time_was_kept_does_not_claim_one(uninterrupted: Path, tmp_path: Path) -> None:
+    directory = copy_unfinished(uninterrupted, tmp_path / "run")
+    (directory / "time.json").unlink()
+    assert math.isnan(train(resumed_config(directory, []), out=directory, resume=True).seconds)
+    assert math.isnan(read_result(directory).seconds)
+    assert WorldModel.from_pretrained(directory / "model").config.provenance["seconds"] is None
+
+
+def test_a_run_that_was_split_in_two_goes_on_with_its_split(tworooms_data: Path, tmp_path: Path) -> None:
+    """As an earlier version left it: `split.held_out` in its configuration, and a checkpoint in the middle."""
+    config = smoke(tworooms_data, "split.validation=0", "train.steps=10", "train.validate_every=5", "device=cpu")
+    whole = train(config, out=tmp_path / "whole").directory
+    directory = copy_unfinished(whole, tmp_path / "run")
+    checkpoints(directory)[-1].unlink()
+    text = (directory / "config.yaml").read_text().replace("validation: 0.0\n  test: 0.25", "held_out: 0.25")
+    assert "held_out" in text
+    (directory / "config.yaml").write_text(text)
+    train(resumed_config(directory, []), out=directory, resume=True)
+    models = [WorldModel.from_pretrained(d / "model") for d in (directory, whole)]
+    assert models[0].config.split == models[1].config.split
+    assert (models[0].config.split["validation"], len(models[0].config.split["test"])) == ([], 3)
+    assert table(directory / "validation.csv") == table(whole / "validation.csv")
+    assert all(torch.equal(tensor, models[1].state_dict()[name]) for name, tensor in models[0].state_dict().items())
 
 
 def test_resuming(uninterrupted: Path, tmp_path: Path) -> None:

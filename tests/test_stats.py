@@ -83,22 +83,68 @@ def test_blocks_count_as_single_actions(tmp_path):
     np.testing.assert_allclose(fitted.action.std, raw.std(0))
 
 
+def counts(split: Split) -> tuple[int, int, int]:
+    return len(split.train), len(split.validation), len(split.test)
+
+
 def test_split_by_episode():
-    split = split_episodes(50, SplitConfig(held_out=0.1, seed=3))
-    assert len(split.held_out) == 5
-    assert sorted(split.train + split.held_out) == list(range(50))
-    assert list(split.train) == sorted(split.train)
-    assert split == split_episodes(50, SplitConfig(held_out=0.1, seed=3))
-    assert split.held_out != split_episodes(50, SplitConfig(held_out=0.1, seed=4)).held_out
+    split = split_episodes(50, SplitConfig(seed=3))
+    assert counts(split) == (40, 5, 5)
+    assert sorted(split.train + split.validation + split.test) == list(range(50))
+    assert all(list(side) == sorted(side) for side in (split.train, split.validation, split.test))
+    assert split == split_episodes(50, SplitConfig(seed=3))
+    assert split.test != split_episodes(50, SplitConfig(seed=4)).test
     assert Split.from_dict(json.loads(json.dumps(split.to_dict()))) == split
 
 
-@pytest.mark.parametrize("share", [0.01, 0.99])
-def test_both_sides_of_a_split_get_an_episode(share):
-    split = split_episodes(2, SplitConfig(held_out=share))
-    assert (len(split.train), len(split.held_out)) == (1, 1)
+def test_sides_by_name():
+    split = Split(train=(0, 1), validation=(2,), test=(3, 4), seed=0)
+    assert split.side("test").facts == {"name": "test", "episodes": 2, "note": None}
+    assert (split.side("validation").name, split.side("validation").episodes) == ("validation", (2,))
+    assert split.validating == split.side("validation")
 
 
-def test_one_episode_cannot_be_split():
-    with pytest.raises(UserError, match="at least 2"):
-        split_episodes(1, SplitConfig())
+@pytest.mark.parametrize(
+    "count, validation, test, expected",
+    [
+        (800, 0.1, 0.1, (640, 80, 80)),
+        (12, 0.25, 0.25, (6, 3, 3)),
+        (3, 0.1, 0.1, (1, 1, 1)),
+        (3, 0.49, 0.49, (1, 1, 1)),
+        (10, 0.01, 0.97, (1, 1, 8)),
+        (10, 0.97, 0.01, (1, 8, 1)),
+        (10, 0.0, 0.2, (8, 0, 2)),
+        (2, 0.0, 0.01, (1, 0, 1)),
+    ],
+)
+def test_every_side_of_a_split_gets_an_episode(count, validation, test, expected):
+    assert counts(split_episodes(count, SplitConfig(validation=validation, test=test))) == expected
+
+
+def test_too_few_episodes_to_split():
+    with pytest.raises(UserError, match=r"the data holds 2 episodes; it takes at least 3 to train, choose settings and test"):
+        split_episodes(2, SplitConfig())
+    with pytest.raises(UserError, match=r"the data holds 1 episode; it takes at least 2"):
+        split_episodes(1, SplitConfig(validation=0))
+
+
+def test_a_split_in_two_of_an_earlier_version():
+    """Ten episodes, seed 0: what 0.1.0 drew. It still opens, and says that its held-out side was looked at."""
+    old = {"train": [0, 1, 2, 3, 5, 7, 8, 9], "held_out": [4, 6], "seed": 0}
+    split = Split.from_dict(old)
+    assert (split.train, split.validation, split.test) == ((0, 1, 2, 3, 5, 7, 8, 9), (), (4, 6))
+    assert split == split_episodes(10, SplitConfig(validation=0, test=0.2)), "a resumed run draws what it drew before"
+    assert split.side("test").facts == {
+        "name": "held-out",
+        "episodes": 2,
+        "note": "two-way split: settings may have been chosen on these episodes",
+    }
+    assert split.validating == split.side("test")
+    with pytest.raises(UserError, match="no validation episodes; take split=test"):
+        split.side("validation")
+    assert Split.from_dict(json.loads(json.dumps(split.to_dict()))) == split
+
+
+def test_what_was_looked_at_before_is_no_test_episode():
+    before = split_episodes(100, SplitConfig(validation=0, test=0.1))
+    assert split_episodes(100, SplitConfig()).validation == before.test

@@ -43,8 +43,8 @@ def test_what_a_run_leaves_behind(uninterrupted: Path, tworooms_data: Path) -> N
     assert config.task == "tworooms"
     assert config.provenance["step"] == STEPS
     assert config.provenance["data"]["fingerprint"] == open_episodes(tworooms_data, get_task("tworooms")).fingerprint()
-    assert len(config.split["held_out"]) == 3
-    assert not set(config.split["held_out"]) & set(config.split["train"])
+    assert [len(config.split[side]) for side in ("train", "validation", "test")] == [6, 3, 3]
+    assert sorted(config.split["train"] + config.split["validation"] + config.split["test"]) == list(range(12))
     assert max(config.action.std) < 1
     assert str(tworooms_data.parent) not in (uninterrupted / "model" / "config.json").read_text()
     assert not any(name.startswith(("terms", "psg")) for name in load_file(uninterrupted / "model" / "model.safetensors"))
@@ -61,7 +61,7 @@ def test_every_variant_trains_two_steps(variant: str, tworooms_data: Path, tmp_p
 
 
 def test_the_paper_preset_takes_real_steps_at_224_px(tmp_path: Path) -> None:
-    overrides = ["collect.episodes=2", "collect.steps=20", "collect.workers=1", "train.loader_workers=0"]
+    overrides = ["collect.episodes=3", "collect.steps=20", "collect.workers=1", "train.loader_workers=0"]
     small = ["train.steps=2", "train.batch_size=2", "train.validation_batches=1", "train.readout_frames=16"]
     config = compose(preset="paper", overrides=[*overrides, *small, f"data={tmp_path / 'paper.h5'}"])
     data = collect(config)

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from episode_files import write_file
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import split_episodes
-from phylatent.data.windows import StepSampler, Windows, as_it_is, held_out_batches, steps_per_epoch
+from phylatent.data.windows import StepSampler, Windows, as_it_is, steps_per_epoch, validation_batches
 from phylatent.errors import UserError
 from phylatent.schema import ClipConfig, SplitConfig
 from phylatent.tasks import get_task
@@ -62,10 +62,10 @@ def test_no_episode_long_enough(episodes):
         Windows(episodes, [1, 3], ClipConfig())
 
 
-def test_held_out_episodes_are_never_trained_on(episodes):
-    split = split_episodes(len(LENGTHS), SplitConfig(held_out=0.5))
+def test_validation_and_test_episodes_are_never_trained_on(episodes):
+    split = split_episodes(len(LENGTHS), SplitConfig(validation=0.25, test=0.25))
     owner = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
-    for ids in (split.train, split.held_out):
+    for ids in (split.train, split.validation, split.test):
         windows = Windows(episodes, ids, ClipConfig(frames=3, stride=1, context=2))
         rows = windows.starts[:, None] + np.arange(3)
         assert set(owner[rows].ravel()) == set(ids)
@@ -136,16 +136,16 @@ def test_a_batch_that_cannot_be_shared():
         sampled(world_size=3)
 
 
-def test_held_out_batches_are_fixed_and_disjoint():
-    batches = held_out_batches(100, 8, count=5)
+def test_validation_batches_are_fixed_and_disjoint():
+    batches = validation_batches(100, 8, count=5)
     assert [len(batch) for batch in batches] == [8] * 5
     assert len(set(np.concatenate(batches))) == 40
-    again = held_out_batches(100, 8, count=5, devices=2)
+    again = validation_batches(100, 8, count=5, devices=2)
     assert all((a == b).all() for a, b in zip(batches, again, strict=True))
-    assert len(held_out_batches(100, 8, count=50)) == 12
+    assert len(validation_batches(100, 8, count=50)) == 12
 
 
-def test_few_held_out_windows_make_one_batch_that_can_be_shared():
-    assert [len(batch) for batch in held_out_batches(7, 32, count=5, devices=2)] == [6]
+def test_few_validation_windows_make_one_batch_that_can_be_shared():
+    assert [len(batch) for batch in validation_batches(7, 32, count=5, devices=2)] == [6]
     with pytest.raises(UserError, match="1 clips, too few for 2"):
-        held_out_batches(1, 32, count=5, devices=2)
+        validation_batches(1, 32, count=5, devices=2)

@@ -110,7 +110,7 @@ def train(keys: Keys = None) -> None:
         result = train_model(config, out=directory, resume=request.resume)
         if _speaks():
             shown = "  ".join(f"{name} {value:.4g}" for name, value in result.validation.items())
-            console.print(f"held-out after {result.steps} steps: {shown}", highlight=False)
+            console.print(f"validation after {result.steps} steps: {shown}", highlight=False)
             console.print(f"model: [bold]{escape(str(result.directory / 'model'))}[/]")
 
 

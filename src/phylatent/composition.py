@@ -30,6 +30,9 @@ ALIASES = {"svip": "svic", "casp": "casc"}
 TEXTS = ("data", "device", "model.encoder")
 """Keys whose value is taken as it stands: a file may be called 007."""
 
+RENAMED = {"split.held_out": "the episodes are split in three now: split.validation= and split.test="}
+"""Keys of earlier versions, and what to say of them."""
+
 LIKE = "tworooms"
 """The task whose weights a user's own task has where it says nothing."""
 
@@ -77,7 +80,16 @@ def load_config(path: Path, overrides: Sequence[str] = (), task: str | None = No
     if not isinstance(saved, dict) or not {"task", "preset", "variant"} <= saved.keys():
         raise UserError(f"{path} is not a saved phylatent configuration: task, preset or variant is missing")
     spec = get_task(str(saved["task"]), saved.get("task_file"), now=task)
-    return _resolve([saved | {"task_file": task_file(spec.name)}], overrides)
+    return _resolve([_as_today(saved) | {"task_file": task_file(spec.name)}], overrides)
+
+
+def _as_today(saved: dict[str, Any]) -> dict[str, Any]:
+    """A configuration that an earlier version saved: its run had a two-way split, and keeps it."""
+    split = saved.get("split")
+    if not isinstance(split, dict) or "held_out" not in split:
+        return saved
+    rest = {name: value for name, value in split.items() if name != "held_out"}
+    return saved | {"split": {"validation": 0.0, "test": split["held_out"]} | rest}
 
 
 def to_dict(config: Config) -> dict[str, Any]:
@@ -180,7 +192,9 @@ def _typed(merged: Any, chosen: Mapping[str, Any]) -> Config:
     encoder = find_encoder(resolved.model.encoder).name
     for name in chosen:
         if name in ENCODERS and name != encoder:
-            raise UserError(f"the model's encoder is {encoder!r}, so settings of {name!r} would do nothing; model.encoder={name}?")
+            raise UserError(
+                f"the model's encoder is {encoder!r}, so settings of {name!r} would do nothing; model.encoder={name}?"
+            )
     settings = {entry.name: getattr(resolved, entry.name) for entry in fields(Settings)}
     return Config(
         **{**settings, "terms": active},
@@ -228,6 +242,8 @@ def _check_known(key: str) -> None:
     known = known_keys()
     if key in known:
         return
+    if key in RENAMED:
+        raise UserError(f"unknown key {key!r}; {RENAMED[key]}")
     ends = {name.rpartition(".")[2]: name for name in known}
     near = difflib.get_close_matches(key, known, n=1) or [
         ends[end] for end in difflib.get_close_matches(key.rpartition(".")[2], ends, n=1)

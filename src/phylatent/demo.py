@@ -22,7 +22,7 @@ from phylatent.composition import compose, to_dict
 from phylatent.errors import UserError
 from phylatent.judging import diagnose, plan, report
 from phylatent.machine import peak_memory_gb
-from phylatent.records import home, provenance, write_json
+from phylatent.records import home, provenance, split_of, split_words, write_json
 from phylatent.request import Request
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig
 from phylatent.tables import percent
@@ -127,6 +127,8 @@ def _check_judging(config: Config) -> None:
     wanted = "paper" in config.plan.protocol and "model" in config.plan.policy and config.diagnose.protocol == "paper"
     if not wanted or config.diagnose.every is not None:
         raise UserError("demo plans and diagnoses by the paper's protocol; for others call diagnose and plan on its runs")
+    if config.diagnose.split != config.plan.split:
+        raise UserError("demo plans and diagnoses on the same episodes: give diagnose.split and plan.split the same value")
 
 
 def _of(section: str, overrides: list[str]) -> list[str]:
@@ -154,7 +156,8 @@ def _training(config: Config) -> Config:
 
 
 def _show(results: Mapping[str, TrainResult], rates: list[Any], success: list[Any], console: Console) -> None:
-    table = Table(title="TwoRooms, held-out episodes, one training seed: failure rates and planning success")
+    judged_on = split_words(split_of(rates[0]))
+    table = Table(title=f"TwoRooms, split: {judged_on}; one training seed: failure rates and planning success")
     table.add_column("", no_wrap=True)
     for variant in results:
         table.add_column(variant, justify="right", no_wrap=True)

@@ -26,7 +26,7 @@ from phylatent.planning.films import Bank, filmstrips, write_video
 from phylatent.planning.planner import Planner
 from phylatent.planning.record import outcomes, summarise
 from phylatent.records import atomic, home, provenance, write_json
-from phylatent.schema import DiagnoseConfig, PlanConfig
+from phylatent.schema import HELD_OUT, DiagnoseConfig, PlanConfig
 from phylatent.subjects import Subject, judging_overrides, load_subject, records_of
 from phylatent.tables import show_rates, show_success
 
@@ -177,17 +177,26 @@ def _check_comparable(first: Subject, other: Subject) -> None:
 def _key(subject: Subject, settings: DiagnoseConfig | PlanConfig) -> dict[str, Any]:
     """What decides a record's numbers: where it is unchanged, the record stands."""
     decisive = {name: value for name, value in asdict(settings).items() if name not in FREE}
-    held_out = hashlib.sha256(repr(subject.split.held_out).encode()).hexdigest()
-    facts: dict[str, Any] = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "held_out": held_out}
+    side = subject.split.side(settings.split)
+    facts: dict[str, Any] = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "split": side.name}
+    facts["episodes"] = hashlib.sha256(repr(side.episodes).encode()).hexdigest()
     if isinstance(settings, DiagnoseConfig) and settings.protocol == "paper" and subject.task.severities:
         facts["severities"] = dict(subject.task.severities)
     return json.loads(json.dumps(decisive | facts))
 
 
+def _as_today(key: Mapping[str, Any]) -> dict[str, Any]:
+    """The key of a record that an earlier version made of a two-way split."""
+    if "held_out" not in key:
+        return dict(key)
+    rest = {name: value for name, value in key.items() if name != "held_out"}
+    return rest | {"split": HELD_OUT, "episodes": key["held_out"]}
+
+
 def _is_done(path: Path, key: Mapping[str, Any], console: Console) -> bool:
     if not path.is_file():
         return False
-    found = json.loads(path.read_text()).get("key") or {}
+    found = _as_today(json.loads(path.read_text()).get("key") or {})
     changes = [name for name in {**found, **key} if found.get(name) != key.get(name)]
     if changes:
         raise UserError(
@@ -241,7 +250,7 @@ def _write_films(
         write_video(folder / "videos" / f"pair{i:03d}-{outcome}.webp", starts[i], mine[i], scored[i])
     filmed = filmed[: course.settings.filmstrips]
     if filmed:
-        bank = Bank(Planner(subject.model, settings=course.settings), subject.episodes, subject.split)
+        bank = Bank(Planner(subject.model, settings=course.settings), subject.episodes, course.side)
         strips = [(i, starts[i], mine[i], scored[i]) for i in filmed]
         arrays = filmstrips(strips, bank, course.settings, course.stride)
         with atomic(folder / "rollouts.npz") as temporary, temporary.open("wb") as handle:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from phylatent.errors import PhylatentError
-from phylatent.schema import Config
+from phylatent.schema import HELD_OUT, Config, split_note
 
 PACKAGES = ("phylatent", "torch", "lightning", "timm", "numpy", "stable-worldmodel", "h5py", "safetensors")
 
@@ -77,6 +77,17 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return value
+
+
+def split_of(record: Mapping[str, Any]) -> str:
+    """The name of the side of the split that a record's numbers are from. Records of two-way splits did not name it."""
+    return (record.get("split") or {}).get("name", HELD_OUT)
+
+
+def split_words(name: str) -> str:
+    """`test`, or `held-out (two-way split: …)`: what a table or page says of where its numbers come from."""
+    note = split_note(name)
+    return f"{name} ({note})" if note else name
 
 
 def provenance() -> dict[str, Any]:

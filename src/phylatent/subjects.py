@@ -55,13 +55,18 @@ class Subject:
     @property
     def facts(self) -> dict[str, Any]:
         """What a record says about the model."""
-        trained = _trained(self.model)
+        trained, made = _trained(self.model), self.model.config.provenance or {}
+        settings = trained.get("train") or {}
         return {
             "name": self.name,
             "task": self.task.name,
             "variant": self.model.config.variant,
             "training_seed": trained.get("seed"),
-            "training_steps": (self.model.config.provenance or {}).get("step"),
+            "training_steps": made.get("step"),
+            "predictor_steps": settings.get("predictor_steps"),
+            "training_seconds": made.get("seconds"),
+            "trials": settings.get("trials"),
+            "commit": made.get("commit"),
             "preset": trained.get("preset"),
             "stop_gradient": (trained.get("pred") or {}).get("stop_gradient"),
             "svic_sees": None if (seen := self.seen) is None else list(seen),

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from phylatent.diagnostics.diagnose import SECTIONS
+from phylatent.records import split_of, split_words
 from phylatent.statistics import mcnemar, paired_difference
 
 FORMS = ("seen", "unseen")
@@ -25,7 +26,8 @@ def percent(rate: float | None, interval: Sequence[float] | None = None) -> str:
 
 def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
     sections = SECTIONS[records[0]["protocol"]]
-    table = Table(title="failure rates, lower is better", caption="95 % intervals by bootstrap over held-out episodes")
+    caption = f"split: {split_words(split_of(records[0]))}; 95 % intervals by bootstrap over its episodes"
+    table = Table(title="failure rates, lower is better", caption=caption)
     table.add_column("model", overflow="fold")
     for section in sections:
         table.add_column(section, justify="right", no_wrap=True)
@@ -69,9 +71,10 @@ def _show_kinds(records: Sequence[Mapping[str, Any]], console: Console) -> None:
 def show_success(records: Sequence[Mapping[str, Mapping[str, Any]]], console: Console) -> None:
     for protocol in records[0]:
         first = records[0][protocol]
+        pairs, judged_on = first["pairs"], split_words(split_of(first))
         table = Table(
-            title=f"success under `{protocol}`, {first['pairs']['count']} held-out pairs",
-            caption=f"95 % intervals by bootstrap over held-out episodes; list {first['pairs']['hash'][:12]}; "
+            title=f"success under `{protocol}`, {pairs['count']} pairs",
+            caption=f"split: {judged_on}; 95 % intervals by bootstrap over episodes; list {pairs['hash'][:12]}; "
             f"{first['already_solved']} solved at the start",
         )
         table.add_column("policy", overflow="fold")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from phylatent.data.readers import Episodes
 from phylatent.errors import UserError
-from phylatent.schema import Normaliser, SplitConfig, TaskSpec
+from phylatent.schema import HELD_OUT, TEST, VALIDATION, Normaliser, SplitConfig, TaskSpec, split_note
 
 FLOAT32_RESOLUTION = 1e-6
 
@@ -92,24 +92,73 @@ def action_correlations(episodes: Episodes, normaliser: Normaliser, train_ids: S
 
 
 @dataclass(frozen=True)
+class Side:
+    """Episodes of a split that a model is judged on, under the name that records give them."""
+
+    name: str
+    episodes: tuple[int, ...]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a record says of where its numbers come from."""
+        return {"name": self.name, "episodes": len(self.episodes), "note": split_note(self.name)}
+
+
+@dataclass(frozen=True)
 class Split:
-    """Which episodes train and which are held out. It travels with the checkpoint."""
+    """Which episodes train, on which settings are chosen, and on which results are measured. It travels with the checkpoint.
+
+    Without validation episodes it is a two-way split, as earlier versions had it: whatever was chosen may have been chosen on
+    the test side, so that it is called held-out instead.
+    """
 
     train: tuple[int, ...]
-    held_out: tuple[int, ...]
+    validation: tuple[int, ...]
+    test: tuple[int, ...]
     seed: int
+
+    @property
+    def two_way(self) -> bool:
+        return not self.validation
+
+    def side(self, name: str) -> Side:
+        """What `diagnose.split` and `plan.split` name."""
+        assert name in (TEST, VALIDATION)
+        if name == TEST:
+            return Side(HELD_OUT if self.two_way else TEST, self.test)
+        if self.two_way:
+            raise UserError("this model's split has two sides, train and held-out, and no validation episodes; take split=test")
+        return Side(VALIDATION, self.validation)
+
+    @property
+    def validating(self) -> Side:
+        """What training looks at."""
+        return self.side(TEST if self.two_way else VALIDATION)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Split:
-        return cls(tuple(map(int, record["train"])), tuple(map(int, record["held_out"])), int(record["seed"]))
+        """Also of a model that an earlier version split in two."""
+        sides = {"validation": (), "test": record["held_out"]} if "held_out" in record else record
+        train, validation, test = (tuple(map(int, ids)) for ids in (record["train"], sides["validation"], sides["test"]))
+        return cls(train, validation, test, int(record["seed"]))
 
 
 def split_episodes(count: int, config: SplitConfig) -> Split:
-    if count < 2:
-        raise UserError(f"the data holds {count} episode; it takes at least 2 to train on some and hold out others")
-    held_out = min(max(round(count * config.held_out), 1), count - 1)
+    """At least one episode on each side, however few there are.
+
+    The validation side comes first in the shuffled order: what a two-way split of the same seed held out, and settings were
+    chosen on, lies there and not among the test episodes.
+    """
+    sides = 2 if config.two_way else 3
+    if count < sides:
+        purpose = "train on some and hold out others" if config.two_way else "train, choose settings and test on different ones"
+        raise UserError(f"the data holds {count} episode{'s' * (count != 1)}; it takes at least {sides} to {purpose}")
+    validation = 0 if config.two_way else min(max(round(count * config.validation), 1), count - 2)
+    test = min(max(round(count * config.test), 1), count - validation - 1)
     order = np.random.default_rng(config.seed).permutation(count).tolist()
-    return Split(train=tuple(sorted(order[held_out:])), held_out=tuple(sorted(order[:held_out])), seed=config.seed)
+    ends = (order[:validation], order[validation : validation + test], order[validation + test :])
+    validating, testing, training = (tuple(sorted(ids)) for ids in ends)
+    return Split(train=training, validation=validating, test=testing, seed=config.seed)

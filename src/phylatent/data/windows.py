@@ -137,7 +137,7 @@ class StepSampler(Sampler[list[int]]):
         return np.random.default_rng(derive_seed(self.seed, "windows", epoch)).permutation(self.windows)
 
 
-def held_out_batches(windows: int, batch_size: int, *, count: int, devices: int = 1) -> list[np.ndarray]:
+def validation_batches(windows: int, batch_size: int, *, count: int, devices: int = 1) -> list[np.ndarray]:
     """Up to `count` global batches of window indices, the same for every run on the same data.
 
     Fewer windows than one batch make one smaller batch; each can be shared evenly by `devices` processes.
@@ -146,8 +146,9 @@ def held_out_batches(windows: int, batch_size: int, *, count: int, devices: int 
     size -= size % devices
     if size == 0:
         raise UserError(
-            f"the held-out episodes hold {windows} clips, too few for {devices} processes; "
-            f"collect more episodes, or raise split.held_out"
+            f"the validation episodes hold {windows} clips, too few for {devices} processes; "
+            f"collect more episodes, or raise split.validation"
         )
+    # The name that earlier versions drew by: a run that they began goes on with the windows it has.
     order = np.random.default_rng(derive_seed("held-out windows")).permutation(windows)
     return [order[at * size : (at + 1) * size] for at in range(min(count, windows // size))]

@@ -57,10 +57,10 @@ def diagnose_model(
     sample: Sample | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Judge a model on held-out episodes. `sample` (see `draw_samples`) is shared by models that are to be compared.
+    """Judge a model on the episodes that `settings.split` names.
 
-    `seen` are the perturbations whose form the model met in training, where that is known: they are then rated apart from the
-    others.
+    `sample` (see `draw_samples`) is shared by models that are to be compared. `seen` are the perturbations whose form the model
+    met in training, where that is known: they are then rated apart from the others.
     """
     started = time.perf_counter()
     if sample is None:
@@ -84,11 +84,8 @@ def diagnose_model(
         "settings": asdict(settings),
         "sample": sample.fingerprint,
         "seeds": list(settings.seeds),
-        "data": {
-            "name": episodes.path.name,
-            "fingerprint": episodes.fingerprint(),
-            "held_out_episodes": len(split.held_out),
-        },
+        "data": {"name": episodes.path.name, "fingerprint": episodes.fingerprint()},
+        "split": split.side(settings.split).facts,
         "health": asdict(health),
         "notes": list(sample.notes),
         "kinds": list(PERTURBATIONS),

@@ -59,7 +59,7 @@ def draw_samples(
     progress: Progress | None = None,
 ) -> Sample:
     """Rows, pairs and perturbations by seed, and the branches really executed in the simulator."""
-    held = samples.hold(episodes, split, clip)
+    held = samples.hold(episodes, split.side(settings.split), clip)
     ordering = settings.protocol == "ordering"
     if ordering:
         coordinates = physical.robust(task, episodes, split)
@@ -83,7 +83,8 @@ def describe(task: TaskSpec, split: Split, clip: ClipConfig, settings: DiagnoseC
     """What a sample is drawn from, as plain values; the task's strengths of the perturbations are among them."""
     asked = {name: value for name, value in asdict(settings).items() if name not in NOT_DRAWN_FROM}
     fixed = {"bases": task.strengths(), "conditions": CONDITIONS}
-    drawn = asked | fixed | {"task": task.name, "stride": clip.stride, "held_out": split.held_out}
+    side = split.side(settings.split)
+    drawn = asked | fixed | {"task": task.name, "stride": clip.stride, "split": side.name, "episodes": side.episodes}
     return json.loads(json.dumps(drawn))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from phylatent.data.readers import Episodes
-from phylatent.data.stats import Split, episode_rows
+from phylatent.data.stats import Side, episode_rows
 from phylatent.draws import derive_seed
 from phylatent.errors import UserError
 from phylatent.schema import PERTURBATIONS, ClipConfig
@@ -44,7 +44,7 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """The held-out episodes, in the order of their rows, and how many rows make a block."""
+    """The episodes that are judged on, in the order of their rows, and how many rows make a block."""
 
     episodes: Episodes
     ids: tuple[int, ...]
@@ -61,18 +61,20 @@ class Held:
         return np.searchsorted(self.episodes.offsets[list(self.ids)], rows, side="right") - 1
 
 
-def hold(episodes: Episodes, split: Split, clip: ClipConfig) -> Held:
+def hold(episodes: Episodes, side: Side, clip: ClipConfig) -> Held:
     block_rows, rest = divmod(clip.stride, episodes.frame_stride)
     if rest:
         raise UserError(
             f"{episodes.path} has a frame every {episodes.frame_stride} steps, which does not divide a block of "
             f"{clip.stride}; collect with a collect.frame_stride that does"
         )
-    if not split.held_out:
+    if not side.episodes:
         raise UserError("the split holds out no episode; diagnostics are measured on held-out episodes only")
-    held = Held(episodes, tuple(sorted(split.held_out, key=lambda i: int(episodes.offsets[i]))), block_rows)
+    held = Held(episodes, tuple(sorted(side.episodes, key=lambda i: int(episodes.offsets[i]))), block_rows)
     if len(held.rows) < 2:
-        raise UserError(f"the held-out episodes of {episodes.path} have {len(held.rows)} rows with a known state; it takes 2")
+        raise UserError(
+            f"the {side.name} episodes of {episodes.path} have {len(held.rows)} rows with a known state; it takes 2"
+        )
     return held
 
 
@@ -124,7 +126,8 @@ def draw_windows(held: Held, starts_M: np.ndarray, *, blocks: int, seed: int) ->
     if len(usable) == 0 or (len(usable) == 1 and bool((homes == usable[0]).any())):
         raise UserError(
             f"of {len(held.ids)} held-out episodes {len(usable)} are long enough for {blocks} blocks of actions, and branches "
-            "take their actions from other episodes than their start's; collect more or longer ones, or raise split.held_out"
+            "take their actions from other episodes than their start's; collect more or longer ones, or raise split.validation "
+            "and split.test"
         )
     windows = [_two_windows(held, usable[usable != home], places, length, rng) for home in homes]
     return np.stack(windows).reshape(len(starts_M), 2, blocks, -1).astype(np.float32)

@@ -10,7 +10,7 @@ from phylatent.data.stats import Split
 from phylatent.diagnostics.diagnose import SECTIONS, diagnose_model
 from phylatent.diagnostics.drawing import Sample, draw_samples
 from phylatent.models.latent import LatentModel
-from phylatent.schema import ClipConfig, DiagnoseConfig, TaskSpec
+from phylatent.schema import TEST, VALIDATION, ClipConfig, DiagnoseConfig, TaskSpec
 
 LIMITS = {"states": 200, "frames": 300, "pairs": 5000, "branches": 50}
 COLUMNS = tuple(f"diagnose/{name}" for name in SECTIONS["paper"])
@@ -48,6 +48,7 @@ class SmallDiagnosis:
 def make_small_diagnosis(
     *, task: TaskSpec, episodes: Episodes, split: Split, clip: ClipConfig, settings: DiagnoseConfig
 ) -> SmallDiagnosis:
-    small = shrink(settings)
+    """On what training validates on."""
+    small = replace(shrink(settings), split=TEST if split.two_way else VALIDATION)
     sample = draw_samples(task=task, episodes=episodes, split=split, clip=clip, settings=small)
     return SmallDiagnosis(task, episodes, split, clip, small, sample)

@@ -9,6 +9,7 @@ name (`conv.channels`); what it is built from beside them are the model's sizes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import partial
@@ -92,7 +93,7 @@ def convolutions(channels: int, count: int) -> nn.Sequential:
     """`count` layers, 4×4 at stride 2, each with twice the channels of the one before as far as `WIDEST` allows."""
     widths = [3, *(channels * min(2**i, WIDEST) for i in range(count))]
     layers: list[nn.Module] = []
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in itertools.pairwise(widths):
         layers += [nn.Conv2d(before, after, kernel_size=4, stride=2, padding=1), nn.GroupNorm(_groups(after), after), nn.SiLU()]
     return nn.Sequential(*layers)
 

@@ -91,7 +91,9 @@ def describe(config: WorldModelConfig) -> dict[str, Any]:
     """`config.json` of a model of ours: with it stable-worldmodel's `load_pretrained` builds the same graph."""
     size, module = config.model, "stable_worldmodel.wm.lewm.module"
     if size.encoder != "vit":
-        raise UserError(f"LeWM's encoder is a ViT, this model's is {size.encoder!r}; only model.encoder=vit can be exported as one")
+        raise UserError(
+            f"LeWM's encoder is a ViT, this model's is {size.encoder!r}; only model.encoder=vit can be exported as one"
+        )
     if config.clip.offset != 1:
         raise UserError(f"LeWM predicts one block ahead, this model {config.clip.offset}; it cannot be exported as one")
     if size.predictor_heads == 1 and size.predictor_head_dim == size.width:

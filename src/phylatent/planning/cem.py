@@ -30,8 +30,8 @@ def cem(
 ) -> Tensor:
     """The mean [P, k, A] of the last elites, one problem per generator.
 
-    `start_PkA` is the first mean instead of 0. `mixing` [k·A, k·A] turns white noise into noise that is correlated within a plan;
-    its rows have norm 1, so that every value keeps its deviation.
+    `start_PkA` is the first mean instead of 0. `mixing` [k·A, k·A] makes white noise vary together over a plan; its rows have
+    norm 1, so that every value keeps its deviation.
 
     Actions are z-scored: the search starts at mean 0 with deviation 1. Candidate 0 is the mean; every candidate is clamped to
     the bounds; mean and unbiased deviation of the elites make the next round.

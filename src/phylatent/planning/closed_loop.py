@@ -177,7 +177,8 @@ def _plan_once(planner: Planner, stages: Sequence[Stage], goal_PD: Tensor) -> No
     history = _history(stages, planner.device)
     generators = [planner.generator(stage.start.pair.episode, stage.start.pair.start, stage.steps) for stage in stages]
     horizon = planner.horizon(stages[0].steps // planner.actions.stride)
-    left = None if stages[0].left is None else torch.as_tensor(np.stack([stage.left for stage in stages]))
+    kept = [stage.left for stage in stages if stage.left is not None]
+    left = torch.as_tensor(np.stack(kept)) if len(kept) == len(stages) else None
     found = planner.search(now, goal_PD, generators, history, horizon=horizon, left_PkA=left)
     seconds = (time.perf_counter() - started) / len(stages)
     recorded = _recorded_costs(planner, stages, now, goal_PD, history)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from phylatent.data.readers import Episodes
-from phylatent.data.stats import Split
+from phylatent.data.stats import Side, Split
 from phylatent.errors import UserError
 from phylatent.machine import cores
 from phylatent.models.latent import LatentModel
@@ -32,6 +32,8 @@ class Course:
 
     task: TaskSpec
     settings: PlanConfig
+    side: Side
+    """The episodes that the lists are from."""
     frame_size: int
     render: str
     stride: int
@@ -77,7 +79,8 @@ def lay_out(task: TaskSpec, episodes: Episodes, split: Split, settings: PlanConf
             start = starts.get(key) or _start(pair, rows, episodes, settings, stride)
             film = max(start.film, films.get(pair, "none"), key=("none", "blocks", "all").index)
             starts[key] = replace(start, rules=(*start.rules, rule), film=film)
-    return Course(task, settings, episodes.frame_shape[0], episodes.render, stride, lists, tuple(starts.values()))
+    side, size = split.side(settings.split), episodes.frame_shape[0]
+    return Course(task, settings, side, size, episodes.render, stride, lists, tuple(starts.values()))
 
 
 def _films(pairs: PairList, rows: Rows, solved: Callable[..., bool], settings: PlanConfig) -> dict[Pair, str]:

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from phylatent.data.readers import Episodes
-from phylatent.data.stats import Split, episode_rows
+from phylatent.data.stats import Side, episode_rows
 from phylatent.draws import derive_seed
 from phylatent.planning.closed_loop import Start, Trajectory
 from phylatent.planning.imagination import nearest
@@ -31,8 +31,8 @@ MILLISECONDS = 80
 class Bank:
     """Held-out frames and a model's latents of them: how an imagined latent is shown without a decoder."""
 
-    def __init__(self, planner: Planner, episodes: Episodes, split: Split) -> None:
-        rows = np.random.default_rng(derive_seed("bank")).permutation(episode_rows(episodes, split.held_out))[:BANK]
+    def __init__(self, planner: Planner, episodes: Episodes, side: Side) -> None:
+        rows = np.random.default_rng(derive_seed("bank")).permutation(episode_rows(episodes, side.episodes))[:BANK]
         self.frames = episodes.frames(np.sort(rows))
         parts = [planner.encode(self.frames[i : i + BATCH]).cpu().numpy() for i in range(0, len(self.frames), BATCH)]
         self.latents_FD = np.concatenate(parts)

@@ -1,4 +1,4 @@
-"""Start/goal lists: drawn once from held-out episodes, kept as a file with a hash, the same for every policy compared."""
+"""Start/goal lists: drawn once from one side of the split, kept as a file with a hash, the same for every policy compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phylatent.data.stats import Split
 from phylatent.draws import derive_seed
 from phylatent.errors import UserError
 from phylatent.records import write_json
-from phylatent.schema import PlanConfig, Row, Rule, TaskSpec
+from phylatent.schema import HELD_OUT, PlanConfig, Row, Rule, TaskSpec
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,16 @@ class PairList:
     protocol: str
     data: str
     """The data file's fingerprint."""
+    split: str
+    """The name of the side that the pairs are from."""
     pairs: tuple[Pair, ...]
 
     @property
     def hash(self) -> str:
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        listed = asdict(self)
+        if self.split == HELD_OUT:  # lists of earlier versions have no other side, and do not name it
+            del listed["split"]
+        return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
 
     def save(self, path: Path) -> None:
         write_json(path, asdict(self) | {"hash": self.hash})
@@ -50,7 +55,7 @@ class PairList:
         try:
             record: Mapping[str, Any] = json.loads(path.read_text())
             pairs = tuple(Pair(**pair) for pair in record["pairs"])
-            found = cls(record["task"], record["protocol"], record["data"], pairs)
+            found = cls(record["task"], record["protocol"], record["data"], record.get("split", HELD_OUT), pairs)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} is not a start/goal list written by `phylatent plan`") from error
         if found.hash != record.get("hash"):
@@ -87,14 +92,16 @@ def make_list(task: TaskSpec, episodes: Episodes, split: Split, protocol: str, s
     """The list to run: the one that `plan.list` names, checked against this data and split, or a drawn one."""
     if settings.list is None:
         return draw_pairs(task, episodes, split, protocol, settings)
-    found = PairList.load(Path(settings.list).expanduser())
+    found, side = PairList.load(Path(settings.list).expanduser()), split.side(settings.split)
     if (found.task, found.protocol, found.data) != (task.name, protocol, episodes.fingerprint()):
         raise UserError(
             f"{settings.list} is a list for {found.task}, protocol {found.protocol}, of another data file or for another "
             f"protocol than the {task.name} data and protocol {protocol!r} asked for here"
         )
-    if not {pair.episode for pair in found.pairs} <= set(split.held_out):
-        raise UserError(f"{settings.list} holds episodes that this model was trained on")
+    if found.split != side.name:
+        raise UserError(f"{settings.list} is a list of {found.split} episodes, and this model is judged on {side.name} ones")
+    if not {pair.episode for pair in found.pairs} <= set(side.episodes):
+        raise UserError(f"{settings.list} holds episodes that are not among this model's {side.name} ones")
     return found
 
 
@@ -108,7 +115,8 @@ def draw_pairs(task: TaskSpec, episodes: Episodes, split: Split, protocol: str, 
         raise UserError(f"plan.goal_steps = {settings.goal_steps} is no multiple of the data's stride {episodes.frame_stride}")
     rows = Rows(task, episodes)
     ahead = settings.goal_steps // episodes.frame_stride
-    starts = [(e, t) for e in split.held_out for t in range(int(episodes.lengths[e]) - ahead)]
+    side = split.side(settings.split)
+    starts = [(e, t) for e in side.episodes for t in range(int(episodes.lengths[e]) - ahead)]
     chosen: list[Pair] = []
     for seed in settings.seeds:
         order = np.random.default_rng(derive_seed("pairs", seed)).permutation(len(starts))
@@ -117,7 +125,7 @@ def draw_pairs(task: TaskSpec, episodes: Episodes, split: Split, protocol: str, 
         chosen += islice(asked, settings.pairs)
     if not chosen:
         raise UserError(
-            f"no held-out episode of {episodes.path} has a pair {settings.goal_steps} steps apart that protocol {protocol!r} "
-            "asks for; collect longer episodes, or more of them"
+            f"no {side.name} episode of {episodes.path} has a pair {settings.goal_steps} steps apart that protocol "
+            f"{protocol!r} asks for; collect longer episodes, or more of them"
         )
-    return PairList(task.name, protocol, episodes.fingerprint(), tuple(chosen))
+    return PairList(task.name, protocol, episodes.fingerprint(), side.name, tuple(chosen))

@@ -123,7 +123,7 @@ class Planner:
         if isinstance(model, nn.Module):
             model.eval()
         if self.settings.cost == "readout" and readout_DS is None:
-            raise UserError("plan.cost=readout needs a map from latents to the state: Planner(model, readout_DS=fit_readout(…))")
+            raise UserError("plan.cost=readout needs a map from latents to states: Planner(model, readout_DS=fit_readout(…))")
         self._mixings: dict[int, Tensor] = {}
         self.reset()
 
@@ -193,7 +193,7 @@ class Planner:
     ) -> Found:
         """CEM on the cost of the last imagined latent, all problems side by side.
 
-        `horizon` is the number of blocks where it is not the settings'; `left_PkA` the raw blocks that an earlier plan has left.
+        `horizon` is the number of blocks if not the settings'; `left_PkA` the raw blocks that the last plan left.
         """
         horizon, start = horizon or self.settings.horizon, None
         if self.settings.warm and left_PkA is not None:

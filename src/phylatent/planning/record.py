@@ -46,6 +46,7 @@ def summarise(course: Course, protocol: str, results: Mapping[str, Sequence[Traj
             "distinct": len({(pair.episode, pair.start) for pair in pairs.pairs}),
         },
         "data": {"fingerprint": pairs.data},
+        "split": course.side.facts,
         "unit": course.task.distance_unit,
         "already_solved": already,
         "policies": policies,
@@ -59,9 +60,8 @@ def _notes(course: Course, protocol: str) -> list[str]:
     pairs, settings = course.lists[protocol].pairs, course.settings
     notes = []
     if settings.list is None and len(pairs) < settings.pairs * len(settings.seeds):
-        notes.append(
-            f"the held-out episodes have only {len(pairs)} of the {settings.pairs * len(settings.seeds)} pairs asked for"
-        )
+        wanted = settings.pairs * len(settings.seeds)
+        notes.append(f"the {course.side.name} episodes have only {len(pairs)} of the {wanted} pairs asked for")
     repeated = len(pairs) - len({(pair.episode, pair.start) for pair in pairs})
     if repeated:
         notes.append(f"{repeated} of {len(pairs)} pairs occur under more than one evaluation seed")

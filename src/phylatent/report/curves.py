@@ -53,10 +53,10 @@ def curves(methods: Sequence[Method]) -> Figure:
             panels.append(Panel(TERMS.get(name, name), tuple(series), x_label="step", log_y=_positive(series)))
     rank = tuple(s for method, run in runs for s in _line(method, run, run.validation, RANK, _column(run.validation, RANK)))
     readout = tuple(s for method, run in runs for s in _line(method, run, run.validation, "R²", mean_readout(run.validation)))
-    panels.append(Panel("Effective rank of held-out latents", rank, x_label="step", y_from_zero=True))
+    panels.append(Panel("Effective rank of validation latents", rank, x_label="step", y_from_zero=True))
     panels.append(Panel("Read-out R², mean of dimensions", readout, x_label="step"))
-    held_out = (Key("held-out", GREY, "circle", "solid"), Key("training batch", GREY, "", "faint"))
-    return Figure("training", "Training curves of every run", tuple(panels), (*keys(methods), *held_out))
+    sides = (Key("validation", GREY, "circle", "solid"), Key("training batch", GREY, "", "faint"))
+    return Figure("training", "Training curves of every run", tuple(panels), (*keys(methods), *sides))
 
 
 def share_curves(methods: Sequence[Method]) -> Figure | None:
@@ -158,14 +158,20 @@ def final_table(methods: Sequence[Method]) -> Table:
                     Cell(method.title(run)),
                     Cell(plain(number(dig(run.result, "steps")), 0)),
                     Cell(_duration(number(dig(run.result, "seconds")))),
-                    Cell(plain(number(validation.get("pred")), 4)),
+                    Cell(plain(number(validation.get("pred")), 4), _before(run)),
                     Cell(plain(number(validation.get(RANK)), 1)),
                     Cell(plain(sum(readout) / len(readout), 4) if readout else MISSING),
                 )
             )
-    head = ("Run", "Steps", "Time", "Held-out prediction loss ↓", "Effective rank ↑", "Read-out R² ↑")
+    head = ("Run", "Steps", "Time", "Validation prediction loss ↓", "Effective rank ↑", "Read-out R² ↑")
     swatches = tuple(colour for method, colour in zip(methods, colours(methods), strict=True) for _ in method.runs)
     return Table("Where training ended", head, tuple(rows), swatches)
+
+
+def _before(run: Run) -> str:
+    """The prediction loss without the predictor's own steps, where there were some."""
+    found = number(dig(run.result, "validation_before_predictor_steps", "pred"))
+    return "" if found is None else f"{plain(found, 4)} before the predictor's own steps"
 
 
 def _duration(seconds: float | None) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import yaml
 
 from phylatent.errors import UserError
+from phylatent.records import split_of
 from phylatent.schema import PLAN_PROTOCOLS
 
 Record = Mapping[str, Any]
@@ -59,6 +60,13 @@ class Run:
         """Whether something here was shortened on purpose, so that its numbers are not the real ones."""
         records = (self.result, self.diagnosis, self.ordering, *self.plans.values())
         return self.preset in SHORT or any(bool(record and record.get("quick")) for record in records)
+
+    @property
+    def splits(self) -> Mapping[str, str]:
+        """What was measured → the name of the side of the split that it was measured on."""
+        records = {"diagnostics": self.diagnosis, "ordering": self.ordering}
+        records |= {f"planning ({protocol})": record for protocol, record in self.plans.items()}
+        return {name: split_of(record) for name, record in records.items() if record is not None}
 
     def rollouts(self, protocol: str) -> Mapping[str, np.ndarray]:
         path = self.directory / "planning" / protocol / "rollouts.npz"

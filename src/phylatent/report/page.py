@@ -14,7 +14,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from phylatent.errors import UserError
-from phylatent.records import atomic, provenance, write_json
+from phylatent.records import atomic, provenance, split_words, write_json
 from phylatent.report import curves, diagnostics, interactive, planning, static
 from phylatent.report.comparisons import compare_diagnostics, compare_plans
 from phylatent.report.inputs import Run, read_run
@@ -50,7 +50,31 @@ def make_report(directories: Sequence[Path], out: Path, *, title: str | None = N
 
 def read_methods(directories: Sequence[Path]) -> list[Method]:
     unique = {Path(directory).resolve(): Path(directory) for directory in directories}
-    return group(read_run(directory) for directory in unique.values())
+    runs = [read_run(directory) for directory in unique.values()]
+    _check_one_split(runs)
+    return group(runs)
+
+
+def _check_one_split(runs: Sequence[Run]) -> None:
+    """Numbers of episodes that settings were chosen on do not stand beside numbers of others."""
+    if len({side for run in runs for side in run.splits.values()}) < 2:
+        return
+    told = []
+    for run in runs:
+        by_side: dict[str, list[str]] = {}
+        for what, side in run.splits.items():
+            by_side.setdefault(side, []).append(what)
+        told += [f"{run.name} on {side} ({', '.join(names)})" for side, names in by_side.items()]
+    raise UserError(
+        f"the records come from different splits, which one page cannot mix: {'; '.join(told)}; judge all runs on the same one "
+        "(split=test of diagnose and plan), with out= another directory, and report on that"
+    )
+
+
+def judged_on(methods: Sequence[Method]) -> str | None:
+    """Which episodes all the numbers are from; None where nothing was judged."""
+    sides = [side for method in methods for run in method.runs for side in run.splits.values()]
+    return sides[0] if sides else None
 
 
 def render(methods: Sequence[Method], title: str | None = None) -> str:
@@ -103,6 +127,7 @@ def _render(
         banner=any(run.quick for method in methods for run in method.runs),
         verdict=verdict(methods),
         intervals=intervals(methods),
+        split=split_words(side) if (side := judged_on(methods)) else None,
         methods=methods,
         names=NAMES,
         meanings=MEANINGS,
@@ -215,6 +240,7 @@ def _record(methods: Sequence[Method], title: str, figures: Sequence[str]) -> di
     return {
         "title": title,
         "verdict": verdict(methods),
+        "split": judged_on(methods),
         "quick": any(run.quick for method in methods for run in method.runs),
         "methods": [_method_record(method) for method in methods],
         "planning_comparisons": [asdict(comparison) for comparison in compare_plans(methods)],

@@ -1,6 +1,16 @@
 """What a task, a model and a run are, as frozen dataclasses. No torch here."""
 
-from phylatent.schema.judging import PERTURBATIONS, PLAN_PROTOCOLS, SEVERITIES, DiagnoseConfig, PlanConfig
+from phylatent.schema.judging import (
+    HELD_OUT,
+    PERTURBATIONS,
+    PLAN_PROTOCOLS,
+    SEVERITIES,
+    TEST,
+    VALIDATION,
+    DiagnoseConfig,
+    PlanConfig,
+    split_note,
+)
 from phylatent.schema.settings import (
     AS_PUBLISHED,
     FAST,
@@ -17,9 +27,12 @@ from phylatent.schema.task import Normaliser, PhysicalTarget, Policy, Row, Rule,
 __all__ = [
     "AS_PUBLISHED",
     "FAST",
+    "HELD_OUT",
     "PERTURBATIONS",
     "PLAN_PROTOCOLS",
     "SEVERITIES",
+    "TEST",
+    "VALIDATION",
     "ClipConfig",
     "CollectConfig",
     "Config",
@@ -35,4 +48,5 @@ __all__ = [
     "SplitConfig",
     "TaskSpec",
     "TrainConfig",
+    "split_note",
 ]

@@ -12,6 +12,21 @@ SEVERITIES: Mapping[str, float] = {"brightness": 0.5, "colour": 0.1, "texture": 
 PERTURBATIONS = tuple(SEVERITIES)
 DIAGNOSTIC_PROTOCOLS = ("paper", "ordering")
 COORDINATES = ("raw", "circular")
+TEST, VALIDATION = SPLITS = ("test", "validation")
+HELD_OUT = "held-out"
+"""The one side that a two-way split holds out."""
+
+
+def split_note(name: str) -> str | None:
+    """What a reader must know about numbers from this side of a split."""
+    if name == TEST:
+        return None
+    way = "two-way split: " if name == HELD_OUT else ""
+    return f"{way}settings may have been chosen on these episodes"
+
+
+def check_split(section: str, name: str) -> None:
+    check(name in SPLITS, f"{section}.split is {name!r}; it must be one of {', '.join(SPLITS)}")
 
 
 @dataclass(frozen=True)
@@ -19,6 +34,8 @@ class DiagnoseConfig:
     """Scales of the three diagnostics (sec:three_collapse); the thresholds are the paper's."""
 
     protocol: str = "paper"
+    split: str = TEST
+    """Whose episodes: `test` for results, `validation` for choices."""
     states: int = 1000
     frames: int = 2000
     pairs: int = 200_000
@@ -48,6 +65,7 @@ class DiagnoseConfig:
         for name, allowed in (("protocol", DIAGNOSTIC_PROTOCOLS), ("coordinates", COORDINATES)):
             value = getattr(self, name)
             check(value in allowed, f"diagnose.{name} is {value!r}; it must be one of {', '.join(allowed)}")
+        check_split("diagnose", self.split)
         whole("diagnose.seeds", self.seeds, 0)
         whole("diagnose.horizons", self.horizons, 1)
         check(list(self.horizons) == sorted(self.horizons), "diagnose.horizons must ascend: the last one is the headline's")
@@ -67,6 +85,8 @@ class PlanConfig:
 
     protocol: tuple[str, ...] = ("paper",)
     policy: tuple[str, ...] = POLICIES
+    split: str = TEST
+    """Whose episodes: `test` for results, `validation` for choices."""
     pairs: int = 100
     """For each evaluation seed."""
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -117,4 +137,5 @@ class PlanConfig:
             check(value in allowed, f"plan.{name} is {value!r}; it must be one of {', '.join(allowed)}")
         choices("plan.protocol", self.protocol, PLAN_PROTOCOLS)
         choices("plan.policy", self.policy, POLICIES)
+        check_split("plan", self.split)
         whole("plan.seeds", self.seeds, 0)

@@ -60,12 +60,24 @@ class ClipConfig:
 
 @dataclass(frozen=True)
 class SplitConfig:
-    held_out: float = 0.1
+    """Shares of the episodes; the rest trains."""
+
+    validation: float = 0.1
+    """Where settings are chosen. 0: a two-way split, as earlier versions had it; training then validates on the test side."""
+    test: float = 0.1
+    """Where results come from."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check(0 < self.held_out < 1, f"split.held_out is {self.held_out}; it must lie between 0 and 1")
+        check(0 <= self.validation < 1, f"split.validation is {self.validation}; it must lie between 0 and 1")
+        check(0 < self.test < 1, f"split.test is {self.test}; it must lie between 0 and 1")
+        shares = f"{self.validation} + {self.test}"
+        check(self.validation + self.test < 1, f"split.validation + split.test is {shares}, which leaves nothing to train on")
         at_least("split", self, 0, "seed")
+
+    @property
+    def two_way(self) -> bool:
+        return self.validation == 0
 
 
 @dataclass(frozen=True)
@@ -133,10 +145,12 @@ class TrainConfig:
     checkpoint_every: int = 1000
     checkpoint_minutes: float = 10.0
     wandb: bool = False
+    trials: int = 1
+    """How many settings were tried on validation episodes before this one was chosen. It is recorded, and changes nothing."""
 
     def __post_init__(self) -> None:
         at_least("train", self, 1, "batch_size", "epochs", "log_every", "validate_every", "validation_batches")
-        at_least("train", self, 1, "checkpoint_every", "max_steps_per_epoch", "steps", "schedule_steps")
+        at_least("train", self, 1, "checkpoint_every", "max_steps_per_epoch", "steps", "schedule_steps", "trials")
         at_least("train", self, 1, "balance_every", "predictor_blocks")
         at_least("train", self, 0, "weight_decay", "clip_norm", "loader_workers", "checkpoint_minutes", "predictor_steps")
         at_least("train", self, 16, "readout_frames")

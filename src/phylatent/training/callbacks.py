@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from phylatent.diagnostics.small import COLUMNS, SmallDiagnosis
 from phylatent.errors import Interrupted
+from phylatent.training.clock import Clock
 from phylatent.training.module import TrainingModule
 from phylatent.training.shares import INERT, inert
 from phylatent.training.validation import Validator
@@ -128,7 +129,7 @@ class Validation(L.Callback):
         for logger in trainer.loggers:
             logger.log_metrics({f"val/{name}": value for name, value in self.last.items()}, step)
         shown = "  ".join(f"{name} {value:.4g}" for name, value in self.last.items() if not name.startswith("share/"))
-        self.say(f"step {step}/{module.total_steps}, held-out: {shown}")
+        self.say(f"step {step}/{module.total_steps}, validation: {shown}")
         if idle := inert(self.last):
             self.say(f"  inert, with less than {INERT:.1%} of the gradient at Z and at Ẑ: {', '.join(idle)}")
 
@@ -139,8 +140,9 @@ class Checkpoints(L.Callback):
     Every process decides alike, so that all of them save or stop at the same step.
     """
 
-    def __init__(self, directory: Path, every: int, minutes: float, how_to_go_on: str) -> None:
+    def __init__(self, directory: Path, every: int, minutes: float, how_to_go_on: str, clock: Clock) -> None:
         self.directory, self.every, self.minutes, self.how_to_go_on = directory, every, minutes, how_to_go_on
+        self.clock = clock
         self.asked_to_stop = False
         self.previous: dict[int, Any] = {}
 
@@ -175,6 +177,7 @@ class Checkpoints(L.Callback):
     def _save(self, trainer: L.Trainer, module: TrainingModule) -> None:
         module.stop_unless_weights_are_finite()
         trainer.save_checkpoint(self.directory / CHECKPOINTS / f"step-{trainer.global_step:08d}.ckpt")
+        self.clock.save()
         self.saved_at = time.monotonic()
         if trainer.is_global_zero:
             for old in checkpoints(self.directory)[:-KEPT]:

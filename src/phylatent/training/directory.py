@@ -1,6 +1,7 @@
 """A run's directory: who may write into it, and what it holds.
 
-config.yaml  run.json  train.csv  validation.csv  tensorboard/  checkpoints/  and, once finished, model/ and result.json
+config.yaml  run.json  time.json  train.csv  validation.csv  tensorboard/  checkpoints/
+and, once finished, model/ and result.json
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from phylatent.models.world_model import WorldModel
 from phylatent.records import home, is_disk_full, write_json
 from phylatent.schema import Config
 
-CONFIG, RECORD, RESULT, MODEL = "config.yaml", "run.json", "result.json", "model"
+CONFIG, RECORD, TIME, RESULT, MODEL = "config.yaml", "run.json", "time.json", "result.json", "model"
 
 
 def is_main() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import logging
 import math
 import signal
@@ -35,6 +34,7 @@ from phylatent.records import data_path, provenance, write_json
 from phylatent.schema import Config, TaskSpec
 from phylatent.tasks import get_task
 from phylatent.training.callbacks import Checkpoints, Diagnosing, Metrics, Validation, newest_checkpoint
+from phylatent.training.clock import Clock
 from phylatent.training.directory import (
     CONFIG,
     RESULT,
@@ -49,19 +49,9 @@ from phylatent.training.directory import (
 from phylatent.training.graph import TrainingGraph, build, target_periods
 from phylatent.training.module import LossNotFinite, TrainingModule
 from phylatent.training.refinement import predictor_windows, refine_predictor
+from phylatent.training.result import TrainResult, read_result
 from phylatent.training.storage import AtomicCheckpointIO, CsvTables, load_checkpoint
 from phylatent.training.validation import Validator, make_validator
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """`seconds` and `peak_memory_gb` are those of the last start, if the run was resumed."""
-
-    directory: Path
-    steps: int
-    seconds: float
-    peak_memory_gb: float
-    validation: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -111,12 +101,6 @@ def with_data_path(config: Config) -> Config:
     return replace(config, data=str(data_path(config).resolve()))
 
 
-def read_result(directory: Path) -> TrainResult:
-    record = json.loads((directory / RESULT).read_text())
-    validation = {name: math.nan if value is None else value for name, value in record["validation"].items()}
-    return TrainResult(directory, record["steps"], record["seconds"], record["peak_memory_gb"], validation)
-
-
 def prepare(config: Config) -> Prepared:
     device = resolve_device(config.device)
     if device == "cpu":
@@ -162,6 +146,8 @@ def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:
         check_data(directory, prepared.data)
     newest = newest_checkpoint(directory)
     first_step = check_fits(newest, prepared.graph) if newest else 0
+    clock = Clock(directory, started, earlier_unknown=newest is not None)
+    clock.save()
     console = Console(stderr=True, quiet=not is_main())
     go_on = go_on_command(directory)
 
@@ -169,7 +155,7 @@ def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:
     callbacks = [
         Metrics(console, config.train.batch_size, config.train.log_every),
         validation,
-        Checkpoints(directory, config.train.checkpoint_every, config.train.checkpoint_minutes, go_on),
+        Checkpoints(directory, config.train.checkpoint_every, config.train.checkpoint_minutes, go_on, clock),
     ]
     trainer = _trainer(config, prepared.device, directory, first_step, total_steps, callbacks)
     module = TrainingModule(prepared.graph, config, total_steps)
@@ -183,15 +169,18 @@ def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:
     except SystemExit as error:  # Lightning's answer to a Ctrl-C that was not ours to take
         raise Interrupted(f"stopped at once; go on from the last checkpoint with: {go_on}") from error
 
-    measured = validation.last or _last_validation(directory)
+    measured, before = validation.last or _last_validation(directory), None
     if config.train.predictor_steps:
-        measured |= _refine(prepared, trainer.strategy.root_device, console, go_on)
+        before = measured
+        measured = before | _refine(prepared, trainer.strategy.root_device, console, go_on)
     result = TrainResult(
         directory=directory,
         steps=trainer.global_step,
-        seconds=round(time.perf_counter() - started, 1),
+        seconds=clock.seconds,
+        starts=clock.starts,
         peak_memory_gb=round(peak_memory_gb(), 2),
         validation=measured,
+        validation_before_predictor_steps=before,
     )
     if is_main():
         _finish(prepared, result)
@@ -199,7 +188,7 @@ def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:
 
 
 def _refine(prepared: Prepared, device: torch.device, console: Console, go_on: str) -> dict[str, float]:
-    """What is held-out after the predictor's own steps. Killed in between, they begin again after the last checkpoint."""
+    """What validation says after the predictor's own steps. Killed in between, they begin again after the last checkpoint."""
     config = prepared.config
     console.print(f"the predictor alone, {config.train.predictor_steps} more steps on the latents of the training frames")
     try:
@@ -212,13 +201,15 @@ def _refine(prepared: Prepared, device: torch.device, console: Console, go_on: s
 def _finish(prepared: Prepared, result: TrainResult) -> None:
     config = prepared.config
     made = provenance() | {"data": prepared.data, "seed": config.seed, "step": result.steps, "config": to_dict(config)}
+    made |= {"seconds": result.seconds if math.isfinite(result.seconds) else None, "starts": result.starts}
     # A model gets published: it does not carry the paths of the machine that trained it.
     shared = {name: value for name, value in made.items() if name != "command"}
     shared["config"] = {name: value for name, value in made["config"].items() if name not in ("data", "task_file")}
     model = prepared.graph.world_model
     model.config = model._hub_mixin_config = replace(model.config, split=prepared.split.to_dict(), provenance=shared)
     export(model, result.directory)
-    record = asdict(result) | {"directory": result.directory.name, "provenance": made}
+    chosen = {"commit": made["commit"], "predictor_steps": config.train.predictor_steps, "trials": config.train.trials}
+    record = asdict(result) | {"directory": result.directory.name} | chosen | {"provenance": made}
     write_json(result.directory / RESULT, record)
 
 

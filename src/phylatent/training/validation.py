@@ -1,5 +1,5 @@
-"""What is measured while it trains: held-out losses, the latents' effective rank, a linear read-out of the physical state, and
-each objective's share of the gradient.
+"""What is measured while it trains, on validation episodes: losses, the latents' effective rank, a linear read-out of the
+physical state, and each objective's share of the gradient.
 
 A rank that falls tells collapse; a read-out that is good on training episodes only tells overfitting.
 """
@@ -18,7 +18,7 @@ from torch import Tensor
 from phylatent import distributed
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split, episode_rows
-from phylatent.data.windows import Windows, held_out_batches
+from phylatent.data.windows import Windows, validation_batches
 from phylatent.draws import Draws, derive_seed
 from phylatent.models.blocks import batch_statistics_only
 from phylatent.schema import Config, PhysicalTarget, TaskSpec
@@ -40,7 +40,7 @@ def effective_rank(z_ND: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Validator:
-    """Fixed held-out windows and fixed rows of both splits: the same at every validation of a run.
+    """Fixed validation windows and fixed rows of both sides: the same at every validation of a run.
 
     Batches are the global ones; each process takes its own slice.
     """
@@ -49,7 +49,7 @@ class Validator:
     windows: Windows
     batches: Sequence[np.ndarray]
     fit_rows: np.ndarray
-    test_rows: np.ndarray
+    judged_rows: np.ndarray
     target: PhysicalTarget
 
     @torch.no_grad()
@@ -59,12 +59,12 @@ class Validator:
         try:
             results = self._losses(graph, seed)
             fit = self._latents(graph, self.fit_rows)
-            test = self._latents(graph, self.test_rows)
+            judged = self._latents(graph, self.judged_rows)
             results |= self._shares(graph.train(), seed)
         finally:
             graph.train(training)
-        results["effective_rank"] = effective_rank(test[0])
-        return results | readout(fit, test, self.target)
+        results["effective_rank"] = effective_rank(judged[0])
+        return results | readout(fit, judged, self.target)
 
     def _losses(self, graph: TrainingGraph, seed: int) -> dict[str, float]:
         device = graph.target_mean.device
@@ -99,15 +99,16 @@ def _own(chosen: np.ndarray) -> np.ndarray:
 
 
 def make_validator(config: Config, task: TaskSpec, episodes: Episodes, split: Split) -> Validator:
-    windows = Windows(episodes, split.held_out, config.clip)
+    chosen = split.validating.episodes
+    windows = Windows(episodes, chosen, config.clip)
     return Validator(
         episodes=episodes,
         windows=windows,
-        batches=held_out_batches(
+        batches=validation_batches(
             len(windows), config.train.batch_size, count=config.train.validation_batches, devices=config.devices
         ),
         fit_rows=_choose(episode_rows(episodes, split.train), config, "train"),
-        test_rows=_choose(episode_rows(episodes, split.held_out), config, "held out"),
+        judged_rows=_choose(episode_rows(episodes, chosen), config, "held out"),
         target=task.target,
     )
 
