@@ -15,6 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
 
 from phylatent.diagnostics.diagnose import diagnose_model, save
 from phylatent.diagnostics.drawing import draw_samples
@@ -24,6 +25,7 @@ from phylatent.planning.closed_loop import Trajectory
 from phylatent.planning.evaluate import Course, lay_out, run_policies
 from phylatent.planning.films import Bank, filmstrips, write_video
 from phylatent.planning.planner import Planner
+from phylatent.planning.readout import fit_readout
 from phylatent.planning.record import outcomes, summarise
 from phylatent.records import atomic, home, provenance, write_json
 from phylatent.schema import HELD_OUT, DiagnoseConfig, PlanConfig
@@ -231,9 +233,14 @@ def _run(course: Course, subject: Subject, policies: Sequence[str], console: Con
         tell("episodes", 0, total)
         model = subject.model if "model" in policies else None
         try:
-            return run_policies(policies, course, model=model, on_episode=on_episode)
+            readout = _readout(subject) if model is not None and course.settings.cost == "readout" else None
+            return run_policies(policies, course, model=model, readout_DS=readout, on_episode=on_episode)
         except PhylatentError as error:
             raise type(error)(f"{subject.name}: {error}; what was measured before it is kept") from error
+
+
+def _readout(subject: Subject) -> Tensor:
+    return fit_readout(Planner(subject.model).encode, subject.task, subject.episodes, subject.split)
 
 
 def _write_films(
@@ -250,7 +257,7 @@ def _write_films(
         write_video(folder / "videos" / f"pair{i:03d}-{outcome}.webp", starts[i], mine[i], scored[i])
     filmed = filmed[: course.settings.filmstrips]
     if filmed:
-        bank = Bank(Planner(subject.model, settings=course.settings), subject.episodes, course.side)
+        bank = Bank(Planner(subject.model), subject.episodes, course.side)
         strips = [(i, starts[i], mine[i], scored[i]) for i in filmed]
         arrays = filmstrips(strips, bank, course.settings, course.stride)
         with atomic(folder / "rollouts.npz") as temporary, temporary.open("wb") as handle:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Side, Split
@@ -114,6 +115,7 @@ def run_policies(
     *,
     model: LatentModel | None = None,
     actions: Actions | None = None,
+    readout_DS: Tensor | None = None,
     on_episode: Tick = lambda: None,
 ) -> dict[str, list[Trajectory]]:
     """Each policy's episodes on the whole course, in its order; `model` is the policy of that name."""
@@ -121,7 +123,7 @@ def run_policies(
     groups = [course.starts[i : i + SIDE_BY_SIDE] for i in range(0, len(course.starts), SIDE_BY_SIDE)]
     jobs = [(policy, group) for policy in policies for group in groups]
     bare = replace(course, lists={}, starts=())  # each job brings its own
-    work = Work(_runner, (bare, model, actions), name=f"planning {course.task.name}")
+    work = Work(_runner, (bare, model, actions, readout_DS), name=f"planning {course.task.name}")
     results = run(work, jobs, course.settings.workers or cores(), on_episode)
     done: dict[str, list[Trajectory]] = {policy: [] for policy in policies}
     for (policy, _), trajectories in zip(jobs, results, strict=True):
@@ -130,10 +132,10 @@ def run_policies(
 
 
 def _runner(
-    course: Course, model: Any, actions: Actions | None, on_episode: Tick
+    course: Course, model: Any, actions: Actions | None, readout_DS: Tensor | None, on_episode: Tick
 ) -> Callable[[tuple[str, Sequence[Start]]], list[Trajectory]]:
     task, settings = course.task, course.settings
-    planner = None if model is None else Planner(model, settings=settings, actions=actions)
+    planner = None if model is None else Planner(model, settings=settings, actions=actions, readout_DS=readout_DS)
 
     def simulators(count: int) -> list[Simulator]:
         return side_by_side(task, course.frame_size, course.render, count)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from phylatent.data.stats import unroll
+from phylatent.models.linear import fit_linear
 from phylatent.schema import PhysicalTarget
 
 Rows = tuple[Tensor, Tensor]
@@ -29,7 +30,7 @@ def readout(fit: Rows, test: Rows, target: PhysicalTarget) -> dict[str, float]:
     every = [target.names, [f"{part} {target.names[i]}" for i in angles for part in ("sin", "cos")]]
     names = [name for group in every for name in group]
     fit_s, wanted = (torch.cat([s, _circles(s, angles)], dim=-1) for s in (fit_s, test_s))
-    read = linear_readout(fit_z, fit_s, test_z)
+    read = fit_linear(fit_z, fit_s)(test_z)
     error = median_errors(read, test_s, angles)
     scores = {f"r2/{name}": value for name, value in zip(names, r_squared(read, wanted), strict=True)}
     return scores | {f"error/{name}": value for name, value in zip(target.names, error, strict=True)}
@@ -44,15 +45,6 @@ def known(rows: Rows) -> Rows:
 def _circles(s_NS: Tensor, angles: Mapping[int, float]) -> Tensor:
     """Sine and cosine of each angle, side by side, in order of dimension."""
     return unroll(s_NS[:, list(angles)], periods=dict(enumerate(angles.values())))
-
-
-def linear_readout(fit_z: Tensor, fit_s: Tensor, test_z: Tensor) -> Tensor:
-    mean_z, mean_s = fit_z.mean(0), fit_s.mean(0)
-    centred = fit_z - mean_z
-    gram = centred.T @ centred
-    ridge = 1e-6 * gram.diagonal().mean().clamp(min=1e-12)
-    weights = torch.linalg.solve(gram + ridge * torch.eye(len(gram), dtype=gram.dtype), centred.T @ (fit_s - mean_s))
-    return (test_z - mean_z) @ weights + mean_s
 
 
 def r_squared(read_NC: Tensor, wanted_NC: Tensor) -> Sequence[float]:
