@@ -22,9 +22,11 @@ from training_runs import EVERY_TERM
 BATCH = 32
 
 
-def make_graph(dropout: float) -> torch.nn.Module:
+def make_graph(dropout: float, encoder: str = "vit") -> torch.nn.Module:
     """Away from initialisation, where AdaLN-zero would let the counterfactual branches coincide."""
-    graph = build(compose(preset="smoke", overrides=[*EVERY_TERM, f"model.dropout={dropout}"])).train()
+    graph = build(
+        compose(preset="smoke", overrides=[*EVERY_TERM, f"model.dropout={dropout}", f"model.encoder={encoder}"])
+    ).train()
     generator = torch.Generator().manual_seed(1)
     for name, parameter in graph.named_parameters():
         if "adaLN" in name:
@@ -48,10 +50,10 @@ def outcome(graph: torch.nn.Module, losses) -> dict[str, torch.Tensor]:
     return terms | gradients | running
 
 
-def worker(rank: int, world: int, rendezvous: str, out: str, dropout: float) -> None:
+def worker(rank: int, world: int, rendezvous: str, out: str, dropout: float, encoder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
-    graph = make_graph(dropout)
+    graph = make_graph(dropout, encoder)
     share = BATCH // world
     own = [part[rank * share : (rank + 1) * share] for part in make_batch()]
     wrapped = DistributedDataParallel(graph)
@@ -61,11 +63,11 @@ def worker(rank: int, world: int, rendezvous: str, out: str, dropout: float) -> 
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_two_processes_are_one_batch(tmp_path: Path, dropout: float) -> None:
-    mp.spawn(worker, args=(2, str(tmp_path / "rendezvous"), str(tmp_path / "out.pt"), dropout), nprocs=2)
+@pytest.mark.parametrize("dropout, encoder", [(0.0, "vit"), (0.1, "vit"), (0.1, "conv"), (0.1, "hybrid")])
+def test_two_processes_are_one_batch(tmp_path: Path, dropout: float, encoder: str) -> None:
+    mp.spawn(worker, args=(2, str(tmp_path / "rendezvous"), str(tmp_path / "out.pt"), dropout, encoder), nprocs=2)
     found = torch.load(tmp_path / "out.pt", weights_only=True)
-    graph = make_graph(dropout)
+    graph = make_graph(dropout, encoder)
     expected = outcome(graph, graph(*make_batch(), Draws(0, 7, torch.device("cpu"))))
 
     assert {name for name in found if name.startswith("loss/")} == {f"loss/{name}" for name in TERMS}
