@@ -20,42 +20,13 @@ from phylatent.schema import ModelConfig
 from training_runs import assert_same_run, finish, start, wait_for_checkpoint
 
 NAMES = ("vit", "conv", "hybrid")
-OWN = """
-from dataclasses import dataclass
-
-import torch
-from torch import nn
-
-
-@dataclass(frozen=True)
-class Settings:
-    hidden: int = 4
-
-
-class Flat(nn.Module):
-    name = "flat"
-    Settings = Settings
-
-    def __init__(self, settings, size):
-        super().__init__()
-        hidden = settings.hidden
-        self.net = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.LazyLinear(hidden), nn.Linear(hidden, size.width))
-        self.net(torch.zeros(1, 3, size.image_size, size.image_size))
-
-    def forward(self, pixels):
-        return self.net(pixels)
-
-
-ENCODER = Flat
-"""
+OWN = Path(__file__).parents[1] / "docs" / "examples" / "pooled.py"
 
 
 @pytest.fixture
-def own(tmp_path: Path):
-    path = tmp_path / "flat.py"
-    path.write_text(OWN)
-    yield path
-    ENCODERS.pop("flat", None)
+def own():
+    yield OWN
+    ENCODERS.pop("pooled", None)
 
 
 @pytest.mark.parametrize("size", [64, 96, 128, 224])
@@ -116,18 +87,18 @@ def test_mistakes_get_one_sentence(overrides: list[str], sentence: str) -> None:
 
 
 def test_an_encoder_of_ones_own(own: Path, tmp_path: Path) -> None:
-    config = compose(preset="smoke", overrides=[f"model.encoder={own}", "flat.hidden=6"])
+    config = compose(preset="smoke", overrides=[f"model.encoder={own}", "pooled.hidden=6"])
     model = build(config).world_model
-    assert model.encoder.net[2].out_features == 6
-    assert model.config.model.encoder == "flat", "a published model does not carry a path"
+    assert model.encoder.net[0].out_features == 6
+    assert model.config.model.encoder == "pooled", "a published model does not carry a path"
     model.save_pretrained(tmp_path / "model")
-    assert WorldModel.from_pretrained(tmp_path / "model").encoder.net[2].out_features == 6
+    assert WorldModel.from_pretrained(tmp_path / "model").encoder.net[0].out_features == 6
     save_config(config, tmp_path / "config.yaml")
-    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["flat"] == {"hidden": 6}
-    ENCODERS.pop("flat")
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["pooled"] == {"hidden": 6}
+    ENCODERS.pop("pooled")
     assert load_config(tmp_path / "config.yaml").encoder.hidden == 6
-    ENCODERS.pop("flat")
-    with pytest.raises(UserError, match="unknown encoder 'flat'"):
+    ENCODERS.pop("pooled")
+    with pytest.raises(UserError, match="unknown encoder 'pooled'"):
         WorldModel.from_pretrained(tmp_path / "model")
 
 
