@@ -255,8 +255,8 @@ TASK = TaskSpec(
     # A frame costs six times a step: one per block of actions is drawn where time is short.
     presets={
         "laptop": {
-            "collect": {"episodes": 500, "frame_stride": 5, "shard_episodes": 25},
-            "train": {"steps": 500, "validate_every": 250, "predictor_steps": 1000},
+            "collect": {"episodes": 800, "frame_stride": 5, "shard_episodes": 25},
+            "train": {"steps": 1200, "predictor_steps": 2000},
         },
         "quick": {"collect": {"frame_stride": 5}},
         "smoke": {"collect": {"frame_stride": 5}},

@@ -217,7 +217,7 @@ TASK = TaskSpec(
     settings={"plan": {"iterations": 30}},
     presets={
         "paper": {"train": {"max_steps_per_epoch": 10_000}},
-        "laptop": {"collect": {"episodes": 500}, "train": {"steps": 800, "predictor_steps": 1000}},
+        "laptop": {"collect": {"episodes": 1000}, "train": {"steps": 2000, "predictor_steps": 2000}},
     },
     behaviour=behaviour,
     read_columns=read_columns,

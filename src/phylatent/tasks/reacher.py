@@ -178,7 +178,7 @@ TASK = TaskSpec(
     moving_tolerance=JOINT_TOLERANCE,
     presets={
         "paper": {"train": {"max_steps_per_epoch": 10_000}},
-        "laptop": {"collect": {"episodes": 500}, "train": {"steps": 1200, "predictor_steps": 2000}},
+        "laptop": {"collect": {"episodes": 600}, "train": {"steps": 800, "predictor_steps": 1500}},
     },
     behaviour=behaviour,
     expert=expert,
