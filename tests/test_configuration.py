@@ -65,6 +65,7 @@ VARIANTS = {
     "phylatent": "pred sigreg svic psg fra casc ld",
     "phylatent-circular": "pred sigreg svic psg fra casc ld",
     "phylatent-robust": "pred sigreg svic psg fra casc ld",
+    "phylatent-plus": "pred sigreg svic psg fra casc ld",
     "subjepa": "pred subspaces",
     "smwm": "pred inverse",
     "sdjepa": "pred sigreg contrast",
@@ -135,7 +136,7 @@ def test_the_command_line_wins_and_types_are_checked() -> None:
         ("train=3", "unknown key 'train'"),
         ("train.batch_size=0", "train.batch_size is 0; it must be at least 1"),
         ("train.schedule=linear", "must be one of constant, cosine"),
-        ("model.patch_size=7", "does not divide"),
+        ("model.heads=7", "model.heads 7 does not divide model.width 192"),
         ("clip.context=2", "must equal clip.frames"),
         ("svic.weight=-1", "not negative"),
         ("casc.weight=nan", "casc.weight is nan"),
@@ -177,6 +178,24 @@ def test_mistakes_get_one_sentence(override: str, sentence: str) -> None:
 def test_unknown_names_suggest_the_nearest(kind: str, near: str) -> None:
     with pytest.raises(UserError, match=f"unknown {kind} '{near}'; did you mean"):
         compose(**{kind: near})
+
+
+def test_a_vits_patches_must_divide_the_frame() -> None:
+    with pytest.raises(UserError, match="does not divide"):
+        compose(overrides=["model.encoder=vit", "model.patch_size=7"])
+
+
+def test_every_method_has_its_better_stop_gradient_at_laptop_scale_and_the_papers_under_paper() -> None:
+    for preset, lewm, phylatent in (("laptop", True, False), ("paper", True, True)):
+        found = [compose("tworooms", preset, name).objectives["pred"].stop_gradient for name in ("lewm", "phylatent")]
+        assert found == [lewm, phylatent]
+
+
+def test_short_steps_are_for_laptops_and_the_papers_planning_for_paper() -> None:
+    plan = compose("pusht", "paper", "phylatent").plan
+    assert (plan.receding, plan.shrink, plan.warm, plan.noise, plan.cost) == (5, False, False, "white", "latent")
+    assert (plan.candidates, plan.elites, plan.iterations) == (100, 10, 30)
+    assert compose("pusht", "laptop", "lewm").plan == compose("pusht", "laptop", "phylatent").plan, "every method plans alike"
 
 
 def test_settings_of_a_term_the_variant_does_not_use_are_refused() -> None:

@@ -44,7 +44,7 @@ def test_success_has_intervals_and_tests_over_episodes(runs: list[Path]) -> None
     screen = console()
     show_success(records, screen)
     shown = screen.export_text()
-    assert "95 % intervals by bootstrap over held-out episodes" in shown
+    assert "95 % intervals by bootstrap over episodes" in shown
     low, high = records[0]["paper"]["policies"]["model"]["interval"]
     assert f"[{100 * low:.1f}, {100 * high:.1f}]" in shown
     assert "over 30 episodes, sign flips by episode p = " in shown
