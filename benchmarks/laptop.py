@@ -38,34 +38,16 @@ def _variants(*names: str) -> dict[str, tuple[str, list[str]]]:
     return {name: (name, [f"variant={name}"]) for name in names}
 
 
-def _stop_gradient(name: str, on: bool) -> tuple[str, list[str]]:
-    return f"{name}-{'sg' if on else 'nosg'}", [f"variant={name}", f"pred.stop_gradient={str(on).lower()}"]
-
-
 PROTOCOLS = ("paper", "moderate", "strict")
 RATES = ("invariance", "identifiability", "counterfactual")
-AGAINST_LEWM = [("phylatent", "lewm"), ("phylatent-circular", "lewm"), ("phylatent-circular", "phylatent")]
 ALL = f"protocol={','.join(PROTOCOLS)}"
-THREE = _variants("lewm", "phylatent", "phylatent-circular")
+METHODS = _variants("lewm", "phylatent-plus")
+PAIRED = [("phylatent-plus", "lewm")]
 STUDIES = {
-    "tworooms": Study(
-        {
-            "lewm": _stop_gradient("lewm", False),
-            "phylatent": _stop_gradient("phylatent", False),
-            "lewm, stop-gradient": _stop_gradient("lewm", True),
-            "phylatent, stop-gradient": _stop_gradient("phylatent", True),
-        },
-        paired=[
-            ("phylatent", "lewm"),
-            ("phylatent", "lewm, stop-gradient"),
-            ("phylatent, stop-gradient", "lewm, stop-gradient"),
-        ],
-        seeds=(0, 1, 2),
-        judged={"diagnose": [[]], "plan": [["protocol=paper,moderate"], ["protocol=strict", "seed=0"]]},
-    ),
-    "reacher": Study(THREE, AGAINST_LEWM, judged={"diagnose": [["seed=0"]], "plan": [[ALL]]}),
-    "pusht": Study(THREE, AGAINST_LEWM, judged={"diagnose": [["seed=0"]], "plan": [[f"{ALL},object"]]}),
-    "cube": Study(THREE, AGAINST_LEWM, judged={"diagnose": [["seed=0"]], "plan": [[ALL]]}),
+    "tworooms": Study(METHODS, PAIRED, judged={"diagnose": [["seed=0"]], "plan": [[ALL]]}),
+    "reacher": Study(METHODS, PAIRED, judged={"diagnose": [["seed=0"]], "plan": [[ALL]]}),
+    "pusht": Study(METHODS, PAIRED, judged={"diagnose": [["seed=0"]], "plan": [[f"{ALL},object"]]}),
+    "cube": Study(METHODS, PAIRED, judged={"diagnose": [["seed=0"]], "plan": [[ALL]]}),
 }
 
 
