@@ -1,6 +1,6 @@
 """Time, memory and validation quality of the laptop preset on TwoRooms, as its user would run it.
 
-    python benchmarks/core_laptop.py results/core-laptop.json
+    python benchmarks/core_laptop.py results/vit/core.json
 
 Collects 800 episodes, then trains each row of RUNS for 1,000 steps, one after another; memory is that of the command and all
 its processes together, sampled twice a second.
