@@ -174,6 +174,7 @@ TASK = TaskSpec(
     },
     episode_steps=200,
     columns=("observation", "qpos", "qvel", "target_pos", "goal_qpos"),
+    severities={"brightness": 8.0, "colour": 1.6, "texture": 4.5, "noise": 0.1},
     moving_dims=(0, 1),
     moving_tolerance=JOINT_TOLERANCE,
     presets={
