@@ -80,7 +80,7 @@ def test_stable_worldmodel_loads_our_export(size: str, tmp_path: Path) -> None:
         pytest.importorskip("stable_pretraining", reason="released configurations name an encoder of stable-pretraining's")
     from stable_worldmodel.wm.utils import load_pretrained
 
-    ours = WorldModel(WorldModelConfig(action_dim=2, model=compose(preset=size).model))
+    ours = WorldModel(WorldModelConfig(action_dim=2, model=compose(preset=size, overrides=["model.encoder=vit"]).model))
     randomise(ours)
     ours.eval().save_pretrained(tmp_path / "ours")
     export_model(tmp_path / "ours", out=tmp_path / "checkpoints" / "mine")

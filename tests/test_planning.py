@@ -203,7 +203,8 @@ class Broken(ExactTwoRooms):
 )
 def test_why_a_plan_failed(run_once, start_cost, imagined, real, recorded, why):
     trajectory = next(t for t in run_once["model"] if t.plans)
-    costs = {"start_cost": start_cost, "imagined_cost": imagined, "real_cost": real, "recorded_cost": recorded}
+    costs = {"start_cost": start_cost, "planned_cost": imagined, "imagined_cost": imagined}
+    costs |= {"real_cost": real, "recorded_cost": recorded}
     failed = replace(trajectory, plans=[replace(trajectory.plans[0], **costs)])
     assert verdict(failed) == why
     assert imagination([failed], [False])["failures"][why] == 1
