@@ -117,8 +117,8 @@ def test_a_file_that_declares_none(text: str, sentence: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["conv", "hybrid"])
-def test_killed_and_resumed_is_bit_identical(name: str, tworooms_data: Path, tmp_path: Path) -> None:
-    arguments = ["preset=smoke", f"data={tworooms_data}", f"model.encoder={name}", "train.steps=30", "train.checkpoint_every=3"]
+def test_killed_and_resumed_is_bit_identical(name: str, arguments: list[str], tmp_path: Path) -> None:
+    arguments = [*arguments, f"model.encoder={name}"]
     assert finish(*arguments, f"out={tmp_path / 'whole'}").returncode == 0
     process = start(*arguments, f"out={tmp_path / 'killed'}")
     wait_for_checkpoint(tmp_path / "killed", process)
