@@ -54,7 +54,7 @@ def test_help_has_an_example(command: str) -> None:
         (["collect", "seed=0,1"], "collect takes one seed"),
         (["inspect", "nowhere.h5"], "nowhere.h5"),
         (["doctor", "variant=lewm"], "doctor takes task= and out= only"),
-        (["demo", "task=cube"], "demo runs lewm and phylatent on tworooms"),
+        (["demo", "task=cube"], "demo runs lewm and phylatent-plus on tworooms"),
         (["demo", "plan.protocol=[strict]"], "demo plans and diagnoses by the paper's protocol"),
         (["demo", "quick=perhaps"], "quick=perhaps: expected true or false"),
         (["diagnose"], "name what to judge"),
@@ -173,9 +173,10 @@ def blocks(language: str, page: str = "README.md") -> list[str]:
 
 def test_the_commands_shown(tmp_path: Path) -> None:
     """As they stand, with the smoke preset put in the laptop's place; `make demo` and `make test` are CI's own."""
-    pages = [block for page in ("README.md", "docs/planning.md") for block in blocks("bash", page)]
+    pages = [block for page in ("README.md", "docs/planning.md", "docs/own-encoder.md") for block in blocks("bash", page)]
     shown = [line for block in pages for line in block.splitlines() if line.startswith("phylatent ")]
     assert len(shown) >= 10
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     for line in shown:
         arguments = line.partition("#")[0].replace("laptop", "smoke").split()[1:]
         chosen = any(argument.startswith(("preset=", "resume=")) for argument in arguments)
