@@ -210,6 +210,7 @@ TASK = TaskSpec(
     },
     episode_steps=125,
     columns=("state", "proprio", "block_motion", "goal_state"),
+    severities={"brightness": 8.0, "colour": 0.57, "texture": 1.6, "noise": 0.071},
     moving_dims=(2, 3),
     moving_tolerance=1.0,
     turning_dims=(4,),

@@ -138,6 +138,7 @@ TASK = TaskSpec(
     episode_steps=100,
     columns=("proprio", "state", "goal_state"),
     aliases={"proprio": ("pos_agent",), "state": ("pos_agent",), "goal_state": ("pos_target",)},
+    severities={"brightness": 2.8, "colour": 1.6, "texture": 3.2, "noise": 0.14},
     moving_dims=(0, 1),
     moving_tolerance=1.0,
     presets={"paper": {"train": {"max_steps_per_epoch": 10_000}}},
