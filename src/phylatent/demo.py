@@ -117,7 +117,9 @@ def _quick(request: Request) -> tuple[bool, Request]:
         or request.resume
         or request.config
     ):
-        raise UserError("demo runs lewm and phylatent-plus on tworooms; it takes preset=, quick=, seed=, out= and settings only")
+        raise UserError(
+            "demo runs lewm and phylatent-plus on tworooms; it takes preset=, quick=, seed=, out= and settings only"
+        )
     if len(request.seeds) > 1:
         raise UserError("demo takes one seed")
     return request.flag("quick")
