@@ -15,6 +15,8 @@ import torch
 
 from own_tasks import WriteTask, writer
 from phylatent import tasks
+from phylatent.simulator import Simulator
+from phylatent.tasks.tworooms import TASK
 from training_runs import STEPS, finish
 
 pytest_plugins = ["command_line", "lewm_checkpoints"]
@@ -36,6 +38,15 @@ def tworooms_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     config = compose(preset="smoke", overrides=["collect.workers=1"])
     return collect(config, out=tmp_path_factory.mktemp("data") / "tworooms-smoke.h5")
+
+
+@pytest.fixture(scope="module")
+def simulators() -> list[Simulator]:
+    """Four of TwoRooms, for episodes side by side."""
+    made = [Simulator(TASK, 64) for _ in range(4)]
+    for simulator in made:
+        simulator.reset(seed=0)
+    return made
 
 
 @pytest.fixture

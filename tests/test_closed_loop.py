@@ -29,14 +29,6 @@ def state(x: float, y: float) -> dict[str, np.ndarray]:
     return {"state": place, "proprio": place.copy(), "goal_state": place.copy()}
 
 
-@pytest.fixture(scope="module")
-def simulators() -> list[Simulator]:
-    made = [Simulator(TASK, 64) for _ in range(4)]
-    for simulator in made:
-        simulator.reset(seed=0)
-    return made
-
-
 def start(simulator: Simulator, here: tuple[float, float], there: tuple[float, float], **settings) -> Start:
     simulator.restore(state(*there))
     return Start(

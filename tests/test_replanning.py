@@ -19,19 +19,10 @@ from phylatent.planning.planner import Actions, Planner
 from phylatent.planning.protocols import score
 from phylatent.planning.readout import fit_readout
 from phylatent.schema import Normaliser, PlanConfig, SplitConfig
-from phylatent.simulator import Simulator
 from phylatent.tasks.tworooms import TASK
 from test_closed_loop import ACTIONS, FAR, FREE, Recorder, start
 
 SHORT = PlanConfig(candidates=60, elites=6, iterations=5, receding=1, shrink=True, warm=True)
-
-
-@pytest.fixture(scope="module")
-def simulators() -> list[Simulator]:
-    made = [Simulator(TASK, 64) for _ in range(4)]
-    for simulator in made:
-        simulator.reset(seed=0)
-    return made
 
 
 class Horizons(Recorder):
