@@ -19,6 +19,7 @@ from phylatent.planning.protocols import Watch
 from phylatent.schema import AS_PUBLISHED, FAST, Row
 from phylatent.simulator import Simulator
 from phylatent.tasks import get_task
+from phylatent.tasks._mujoco import coarse_faces
 from phylatent.tasks.cube import misalignment, render_fast
 
 TASK = get_task("cube")
@@ -220,6 +221,23 @@ def test_frames_as_published_beside_fast_ones_and_neither_shows_the_goal(simulat
     assert 8 <= reddish.sum() <= 40  # the cube is seen, about 4 pixels wide
     assert render_fast(simulator.env, 96).std() == pytest.approx(small.std(), rel=0.1)  # another size, and back
     assert np.array_equal(simulator.frame(), small)
+
+
+def test_coarse_faces_by_hand() -> None:
+    """Four corners of a unit square and a fifth beside the first: of three triangles the one between the two neighbours goes,
+    and of two that become alike the second."""
+    vertices = np.array([[0.1, 0.1, 0], [1.1, 0.1, 0], [1.1, 1.1, 0], [0.1, 1.1, 0], [0.2, 0.1, 0], [0.12, 0.1, 0]])
+    faces = np.array([[0, 1, 2], [0, 2, 3], [0, 4, 1], [4, 1, 2]])
+    kept, corners = coarse_faces(vertices, faces, 0.5)
+    assert kept.tolist() == [0, 1]
+    assert corners.tolist() == [[5, 1, 2], [5, 2, 3]]  # the fifth and the first are one with the sixth, nearest to their mean
+
+
+def test_the_meshes_are_coarse_in_the_renderer_only(simulator: Simulator) -> None:
+    simulator.frame()
+    model = simulator.env._model
+    assert model.mesh_facenum.sum() > 180_000
+    assert model.mesh_facenum.sum() == len(model.mesh_face)
 
 
 def test_joints_alone_restore_other_peoples_rows(simulator: Simulator, episode: Row) -> None:

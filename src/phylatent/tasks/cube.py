@@ -83,7 +83,7 @@ def _joints(row: Row, model: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def render_fast(env: Any, size: int) -> np.ndarray:
-    """The published camera at twice the size, averaged down, without shadows, reflections or multisampling."""
+    """The published camera at twice the size, averaged down, without shadows, reflections, multisampling or fine detail."""
     import mujoco
 
     renderer = small_renderer(env, env._model, 2 * size)
@@ -252,10 +252,10 @@ TASK = TaskSpec(
         "inverse": {"weight": 1.0},
     },
     episode_steps=200,
-    # A frame costs six times a step: one per block of actions is drawn where time is short.
+    # A frame costs three times a step: one per block of actions is drawn where time is short.
     presets={
         "laptop": {
-            "collect": {"episodes": 800, "frame_stride": 5, "shard_episodes": 25},
+            "collect": {"episodes": 2400, "frame_stride": 5, "shard_episodes": 25},
             "train": {"steps": 1000, "predictor_steps": 1200},
         },
         "quick": {"collect": {"frame_stride": 5}},
