@@ -75,11 +75,14 @@ def random_model() -> WorldModel:
     return model
 
 
-@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("before", [0, 1, 2, 4])
+@pytest.mark.parametrize("shared", [False, True])
 @torch.no_grad()
-def test_rollout_is_prediction_of_one_window_after_the_other(random_model: WorldModel, before: int) -> None:
-    """Whatever it keeps from step to step, three frames are all that a prediction sees."""
+def test_rollout_is_prediction_of_one_window_after_the_other(random_model: WorldModel, before: int, shared: bool) -> None:
+    """Whatever it keeps from step to step, three frames are all that a prediction sees; rows may share their past."""
     z, blocks = torch.randn(4, before + 1, 48), torch.randn(4, before + 5, 10)
+    if shared:  # rows 0 and 1 have one past, rows 2 and 3 another
+        z[1::2, :before], blocks[1::2, :before] = z[::2, :before], blocks[::2, :before]
     past = {"past_NhD": z[:, :before], "past_blocks_NhA": blocks[:, :before]} if before else {}
     found = random_model.rollout(z[:, -1], blocks[:, before:], **past)
     c = random_model.embed_actions(random_model.normalise_actions(blocks))

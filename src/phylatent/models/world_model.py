@@ -67,6 +67,29 @@ class WorldModelConfig:
         return self.clip.stride * self.action_dim
 
 
+@dataclass(frozen=True)
+class _Past:
+    """What came before a rollout, once for all neighbouring rows that have it in common, as a planner's candidates do."""
+
+    latents_GhD: Tensor
+    modulations: list[Tensor]
+    group_N: Tensor
+    """Which of the G each row has."""
+
+    @classmethod
+    def of(cls, model: "WorldModel", latents_NhD: Tensor, actions_NhA: Tensor) -> Self:
+        told = torch.cat([latents_NhD, actions_NhA], dim=-1).flatten(1)
+        _, group_N, sizes = torch.unique_consecutive(told, dim=0, return_inverse=True, return_counts=True)
+        first = sizes.cumsum(0) - sizes
+        modulations = model.predictor.modulations(model.embed_actions(actions_NhA[first]))
+        return cls(latents_NhD[first], modulations, group_N)
+
+    def seen(self, predictor: Predictor, start: int) -> list[Seen]:
+        """Keys and values of each row's past from `start` on."""
+        _, kept = predictor.follow(self.latents_GhD[:, start:], [m[:, start:] for m in self.modulations], [])
+        return [(k[self.group_N], v[self.group_N]) for k, v in kept]
+
+
 class WorldModel(
     nn.Module,
     PyTorchModelHubMixin,
@@ -166,27 +189,38 @@ class WorldModel(
         `past_NhD` are the latents of the frames before it, oldest first, `past_blocks_NhA` the blocks taken at those frames.
         """
         actions = self.normalise_actions(blocks_NkA)
-        latents = z_ND[:, None]
-        if past_NhD is not None:
+        past = None
+        if past_NhD is not None and past_NhD.shape[1]:
             assert past_blocks_NhA is not None, "past latents come with the blocks taken at them"
-            latents = torch.cat([past_NhD, latents], dim=1)
-            actions = torch.cat([self.normalise_actions(past_blocks_NhA), actions], dim=1)
-        embedded = self.embed_actions(actions)
-        known, context = latents.shape[1], self.config.clip.context
-        modulations = [] if self.training else self.predictor.modulations(embedded)
-        kept: list[Seen] = []
-        for end in range(known, known + torch.as_tensor(blocks_NkA).shape[1]):
+            past = past_NhD, self.normalise_actions(past_blocks_NhA)
+        if not self.training:
+            return self._rollout(z_ND, actions, past)
+        latents, context = z_ND[:, None], self.config.clip.context
+        if past is not None:
+            latents, actions = torch.cat([past[0], latents], dim=1), torch.cat([past[1], actions], dim=1)
+        embedded, known = self.embed_actions(actions), latents.shape[1]
+        for end in range(known, actions.shape[1] + 1):
             window = slice(max(0, end - context), end)
-            if self.training:
-                predicted = self.predict(latents[:, window], embedded[:, window])[:, -1:]
-            else:
-                if window.start > 0:  # everything has moved by a position
-                    kept = []
-                new = slice(end - 1 if kept else window.start, end)
-                last, kept = self.predictor.follow(latents[:, new], [m[:, new] for m in modulations], kept)
-                predicted = self.pred_proj(last)
+            predicted = self.predict(latents[:, window], embedded[:, window])[:, -1:]
             latents = torch.cat([latents, predicted], dim=1)
         return latents[:, known:]
+
+    def _rollout(self, z_ND: Tensor, actions_NkA: Tensor, past: tuple[Tensor, Tensor] | None) -> Tensor:
+        """In eval mode: keys and values are kept as far as positions allow, and a past that rows share is looked at once."""
+        latents, modulations = z_ND[:, None], self.predictor.modulations(self.embed_actions(actions_NkA))
+        before = _Past.of(self, *past) if past is not None else None
+        length, context = (0 if past is None else past[0].shape[1]), self.config.clip.context
+        kept: list[Seen] = []
+        done = 0  # positions of the present window that `kept` is about, counted from the present on
+        for end in range(1, actions_NkA.shape[1] + 1):
+            start = end - context
+            if start > -length or end == 1:  # a new window: the first, or everything has moved by a position
+                kept, done = [], max(0, start)
+                if before is not None and start < 0:
+                    kept = before.seen(self.predictor, max(0, length + start))
+            last, kept = self.predictor.follow(latents[:, done:end], [m[:, done:end] for m in modulations], kept)
+            latents, done = torch.cat([latents, self.pred_proj(last)], dim=1), end
+        return latents[:, 1:]
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         facts = {"config": self.config, "parameters": sum(p.numel() for p in self.parameters())}
