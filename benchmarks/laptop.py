@@ -1,19 +1,23 @@
-"""Every task at laptop scale: which method's latent space fails less often, and can be planned in.
+"""Studies at laptop scale: which method's latent space fails less often and can be planned in, and what was tried for it.
 
-    python benchmarks/laptop.py run TASK HOME          # tens of minutes to hours on two cores; goes on where it was stopped
-    python benchmarks/laptop.py collate TASK HOME      # → results/TASK-laptop/, and the table on the screen
+    python benchmarks/laptop.py run STUDY HOME [METHOD ...]     # minutes to hours; goes on where it was stopped
+    python benchmarks/laptop.py collate STUDY HOME              # → results/STUDY/, and the table on the screen
 
-Every model of a task has the same data, steps, start/goal lists and diagnostic samples.
+`TASK-laptop` is the comparison, on test episodes. `TASK-search` is what it rests on: the same settings tried for every method,
+on validation episodes. `TASK-ablation` leaves out one objective at a time. Within a study every model has the same data, steps,
+start/goal lists and diagnostic samples. METHODs can be given to two processes, one core each.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,37 +26,67 @@ import numpy as np
 from phylatent.records import write_json
 from phylatent.statistics import EPISODES, mcnemar, paired_difference, spread
 
+PROTOCOLS = ("paper", "moderate", "strict")
+RATES = ("invariance", "identifiability", "counterfactual")
+TERMS = ("pred", "sigreg", "svic", "psg", "fra", "casc", "ld")
+BASE, BEST = "lewm", "phylatent-plus"
+
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared on a task: title → (name of its runs, settings), and how it is judged."""
+    """What is compared: title → (name of its runs, settings), and how it is judged."""
 
+    task: str
     methods: dict[str, tuple[str, list[str]]]
-    paired: list[tuple[str, str]]
+    judged: dict[str, list[str]]
+    """Command → its settings."""
+    paired: tuple[tuple[str, str], ...] = ()
     seeds: tuple[int, ...] = (0,)
-    judged: dict[str, list[list[str]]] = field(default_factory=dict)
-    """Command → the settings of each of its calls."""
+    chosen_on: str | None = None
+    """The split whose records these are, if not the one that results come from."""
 
 
-def _variants(*names: str) -> dict[str, tuple[str, list[str]]]:
-    return {name: (name, [f"variant={name}"]) for name in names}
+def comparison(task: str, protocols: Sequence[str] = PROTOCOLS, **changed: Any) -> Study:
+    methods = {name: (name, [f"variant={name}"]) for name in (BASE, BEST)}
+    judged = {"diagnose": ["seed=0"], "plan": [f"protocol={','.join(protocols)}"]}
+    return Study(task, methods, judged, paired=((BEST, BASE),), **changed)
 
 
-PROTOCOLS = ("paper", "moderate", "strict")
-RATES = ("invariance", "identifiability", "counterfactual")
-ALL = f"protocol={','.join(PROTOCOLS)}"
-METHODS = _variants("lewm", "phylatent-plus")
-PAIRED = [("phylatent-plus", "lewm")]
+def search(task: str, trials: dict[str, list[str]], budget: Sequence[str] = ()) -> Study:
+    """Every method with every setting of `trials`, trained as in the comparison or by `budget`, planned on validation."""
+    methods = {}
+    for variant, (title, settings) in itertools.product((BASE, BEST), trials.items()):
+        name = f"{variant} {title}".replace(",", "").replace(" ", "-")
+        methods[f"{variant}, {title}"] = (name, [f"variant={variant}", *settings, *budget])
+    judged = {"plan": ["seed=0", "plan.pairs=60", "plan.policy=[model]", "plan.split=validation", "plan.filmstrips=0"]}
+    return Study(task, methods, judged, chosen_on="validation")
+
+
+def ablation(task: str, budget: Sequence[str] = ()) -> Study:
+    methods = {BEST: (f"{BEST}-ablation", [f"variant={BEST}", *budget])}
+    for term in TERMS[2:]:
+        terms = ",".join(name for name in TERMS if name != term)
+        methods[f"without {term}"] = (f"no-{term}-ablation", [f"variant={BEST}", f"terms=[{terms}]", *budget])
+    judged = {"diagnose": ["seed=0"], "plan": ["seed=0", "plan.policy=[model]", "plan.filmstrips=0"]}
+    return Study(task, methods, judged, paired=tuple((BEST, name) for name in methods if name != BEST), seeds=(0, 1, 2))
+
+
+STOP = {"target free": ["pred.stop_gradient=false"], "target stopped": ["pred.stop_gradient=true"]}
 STUDIES = {
-    "tworooms": Study(METHODS, PAIRED, judged={"diagnose": [["seed=0"]], "plan": [[ALL]]}),
-    "reacher": Study(METHODS, PAIRED, judged={"diagnose": [["seed=0"]], "plan": [[ALL]]}),
-    "pusht": Study(METHODS, PAIRED, judged={"diagnose": [["seed=0"]], "plan": [[f"{ALL},object"]]}),
-    "cube": Study(METHODS, PAIRED, judged={"diagnose": [["seed=0"]], "plan": [[ALL]]}),
+    "tworooms-laptop": comparison("tworooms"),
+    "reacher-laptop": comparison("reacher"),
+    "pusht-laptop": comparison("pusht", (*PROTOCOLS, "object")),
+    "cube-laptop": comparison("cube"),
+    "tworooms-search": search("tworooms", STOP),
+    "reacher-search": search("reacher", STOP, ["train.steps=500", "train.predictor_steps=800"]),
+    "pusht-search": search("pusht", STOP, ["train.steps=800", "train.predictor_steps=800"]),
+    "cube-search": search("cube", STOP, ["train.steps=1000", "train.predictor_steps=1000"]),
+    "tworooms-ablation": ablation("tworooms"),
 }
 
 
-def run(task: str, home: Path) -> None:
-    study, stages = STUDIES[task], home / f"{task}-stages.json"
+def run(name: str, home: Path, *only: str) -> None:
+    study, stages = STUDIES[name], home / f"{name}-stages.json"
 
     def phylatent(*arguments: str, stage: str | None = None) -> None:
         command, started = [sys.executable, "-m", "phylatent", *arguments], time.perf_counter()
@@ -61,34 +95,37 @@ def run(task: str, home: Path) -> None:
             known = json.loads(stages.read_text()) if stages.is_file() else {}
             write_json(stages, known | {stage: round(time.perf_counter() - started)})
 
-    phylatent("collect", f"task={task}", "preset=laptop")
-    for directory, given, seed in _runs(task, home):
+    phylatent("collect", f"task={study.task}", "preset=laptop")
+    wanted = [(directory, given, seed) for title, directory, given, seed in _runs(study, home) if not only or title in only]
+    for directory, given, seed in wanted:
         if not (directory / "model").is_dir():
             begun = (directory / "config.yaml").is_file()
-            settings = ["resume=true"] if begun else [f"task={task}", "preset=laptop", f"seed={seed}", *given]
+            settings = ["resume=true"] if begun else [f"task={study.task}", "preset=laptop", f"seed={seed}", *given]
             phylatent("train", f"out={directory}", *settings)
-    directories = [str(directory) for directory, _, _ in _runs(task, home)]
-    for command, calls in study.judged.items():
-        for settings in calls:
-            phylatent(command, *directories, *settings, stage=" ".join([command, *settings]))
+    directories = [str(directory) for directory, _, _ in wanted]
+    elsewhere = [f"out={home / name}"] if study.chosen_on else []
+    for command, settings in study.judged.items():
+        phylatent(command, *directories, *settings, *elsewhere, stage=" ".join([command, *settings]))
 
 
-def _runs(task: str, home: Path) -> list[tuple[Path, list[str], int]]:
-    study = STUDIES[task]
-    return [(_place(task, home, name, seed), given, seed) for name, given in study.methods.values() for seed in study.seeds]
+def _runs(study: Study, home: Path) -> list[tuple[str, Path, list[str], int]]:
+    return [
+        (title, _place(study.task, home, name, seed), given, seed)
+        for title, (name, given) in study.methods.items()
+        for seed in study.seeds
+    ]
 
 
 def _place(task: str, home: Path, name: str, seed: int) -> Path:
     return home / "runs" / f"{task}-{name}-seed{seed}"
 
 
-def collate(task: str, home: Path) -> None:
-    study, out = STUDIES[task], Path(__file__).parents[1] / "results" / f"{task}-laptop"
-    found: dict[str, list[dict[str, Any]]] = {}
-    for method, (name, _) in study.methods.items():
-        found[method] = [_read(_place(task, home, name, seed)) for seed in study.seeds]
-        for seed, record in zip(study.seeds, found[method], strict=True):
-            write_json(out / f"{name}-seed{seed}.json", record)
+def collate(name: str, home: Path) -> None:
+    study, out = STUDIES[name], Path(__file__).parents[1] / "results" / name
+    found: dict[str, list[dict[str, Any]]] = {title: [] for title in study.methods}
+    for title, directory, _, seed in _runs(study, home):
+        found[title].append(_read(directory, home / name / directory.name if study.chosen_on else directory))
+        write_json(out / f"{study.methods[title][0]}-seed{seed}.json", found[title][-1])
     summary = {
         "methods": {method: _average(records) for method, records in found.items()},
         "floors": {p: _floors(found, p) for p in _protocols(found)},
@@ -96,13 +133,13 @@ def collate(task: str, home: Path) -> None:
             f"{first} against {second}": {p: _paired(found[first], found[second], p) for p in _protocols(found)}
             for first, second in study.paired
         },
-        "seconds": _seconds(task, home),
+        "seconds": _seconds(name, home),
     }
     write_json(out / "summary.json", summary)
     print(table(summary))
 
 
-def _read(directory: Path) -> dict[str, Any]:
+def _read(directory: Path, judged: Path) -> dict[str, Any]:
     """A run's records, without its frames and without where on whose machine it lay; empty before it is trained."""
     if not (directory / "result.json").is_file():
         return {"planning": {}}
@@ -110,10 +147,10 @@ def _read(directory: Path) -> dict[str, Any]:
     record: dict[str, Any] = {"validation": trained["validation"], "training_seconds": trained["seconds"]}
     chosen = ("starts", "commit", "predictor_steps", "trials", "validation_before_predictor_steps")
     record |= {name: trained[name] for name in chosen if trained.get(name) is not None}
-    if (path := directory / "diagnostics" / "paper.json").is_file():
+    if (path := judged / "diagnostics" / "paper.json").is_file():
         record["diagnostics"] = _public(json.loads(path.read_text()))
     record["planning"] = {}
-    for path in sorted((directory / "planning").glob("*/result.json")):
+    for path in sorted((judged / "planning").glob("*/result.json")):
         planned = _public(json.loads(path.read_text()))
         planned["episodes"] = {
             policy: {key: [e[key] for e in episodes] for key in ("episode", "start", "first_success", "final_distance")}
@@ -185,15 +222,15 @@ def _successes(record: dict[str, Any], protocol: str) -> list[bool]:
     return [step is not None for step in record["planning"][protocol]["episodes"]["model"]["first_success"]]
 
 
-def _seconds(task: str, home: Path) -> dict[str, float]:
+def _seconds(name: str, home: Path) -> dict[str, float]:
     """Wall-clock of each stage, on this machine as busy as it was."""
-    seconds: dict[str, float] = {}
-    if (path := home / "data" / f"{task}-laptop.h5.json").is_file():
+    study, seconds = STUDIES[name], {}
+    if (path := home / "data" / f"{study.task}-laptop.h5.json").is_file():
         seconds["collect"] = json.loads(path.read_text())["seconds"]
-    for directory, _, _ in _runs(task, home):
+    for _, directory, _, _ in _runs(study, home):
         if (path := directory / "result.json").is_file():
             seconds[f"train {directory.name}"] = json.loads(path.read_text())["seconds"]
-    if (path := home / f"{task}-stages.json").is_file():
+    if (path := home / f"{name}-stages.json").is_file():
         seconds |= json.loads(path.read_text())
     return seconds
 
@@ -220,4 +257,4 @@ def _cell(cell: dict[str, Any] | None) -> str:
 
 
 if __name__ == "__main__":
-    {"run": run, "collate": collate}[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))
+    {"run": run, "collate": collate}[sys.argv[1]](sys.argv[2], Path(sys.argv[3]), *sys.argv[4:])

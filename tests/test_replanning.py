@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from phylatent.schema import Normaliser, PlanConfig, SplitConfig
 from phylatent.tasks.tworooms import TASK
 from test_closed_loop import ACTIONS, FAR, FREE, Recorder, start
 
+WIDE = Actions((-9.0, -9.0), (9.0, 9.0), Normaliser((0.0, 0.0), (1.0, 1.0)))
 SHORT = PlanConfig(candidates=60, elites=6, iterations=5, receding=1, shrink=True, warm=True)
 
 
@@ -60,6 +62,24 @@ def test_act_shrinks_its_plans_like_the_evaluation(simulators):
     for _ in range(30):
         simulators[0].step(planner.act(simulators[0].frame(), goal))
     assert model.blocks[:: SHORT.iterations] == [5, 4, 3, 2, 1, 5]
+
+
+def test_a_warm_search_may_be_shorter_than_the_first(simulators):
+    model, settings = Horizons(), replace(SHORT, warm_iterations=2)
+    plan_and_execute(Planner(model, settings=settings, actions=ACTIONS), [start(simulators[0], *FAR)], simulators, TASK)
+    attempt = [5] * 5 + [4] * 2 + [3] * 2 + [2] * 2 + [1] * 2  # nothing is left at an arrival: the next search is cold
+    assert model.blocks == attempt + attempt
+
+
+@pytest.mark.parametrize("deviation", [1.0, 0.25])
+def test_how_far_the_first_candidates_are_from_where_a_search_starts(deviation: float):
+    model, settings = Watching(), PlanConfig(candidates=400, elites=2, iterations=1, warm=True, warm_deviation=deviation)
+    planner = Planner(model, settings=settings, actions=WIDE)
+    for left in (torch.zeros(1, 3, 10), None):
+        planner.search(torch.zeros(1, 2), torch.ones(1, 2), [planner.generator(0)], horizon=3, left_PkA=left)
+    warm, _, cold, _ = model.seen  # after each search the model rolls out what was found
+    assert warm.std() == pytest.approx(deviation, rel=0.05)
+    assert cold.std() == pytest.approx(1.0, rel=0.05)
 
 
 class Watching(ExactTwoRooms):

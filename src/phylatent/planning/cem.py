@@ -26,12 +26,13 @@ def cem(
     iterations: int,
     generators: Sequence[torch.Generator],
     start_PkA: Tensor | None = None,
+    start_deviation: float = 1.0,
     mixing: Tensor | None = None,
 ) -> Tensor:
     """The mean [P, k, A] of the last elites, one problem per generator.
 
-    `start_PkA` is the first mean instead of 0. `mixing` [k·A, k·A] makes white noise vary together over a plan; its rows have
-    norm 1, so that every value keeps its deviation.
+    `start_PkA` is the first mean instead of 0, `start_deviation` the first deviation. `mixing` [k·A, k·A] makes white noise
+    vary together over a plan; its rows have norm 1, so that every value keeps its deviation.
 
     Actions are z-scored: the search starts at mean 0 with deviation 1. Candidate 0 is the mean; every candidate is clamped to
     the bounds; mean and unbiased deviation of the elites make the next round.
@@ -39,7 +40,7 @@ def cem(
     shape = (horizon, len(low_A))
     start = torch.zeros(len(generators), *shape, device=low_A.device) if start_PkA is None else start_PkA
     mean = start.clamp(low_A, high_A)
-    deviation = torch.ones_like(mean)
+    deviation = torch.full_like(mean, start_deviation)
     for _ in range(iterations):
         noise = torch.stack([torch.randn(candidates, *shape, generator=g, device=low_A.device) for g in generators])
         if mixing is not None:

@@ -196,9 +196,11 @@ class Planner:
         `horizon` is the number of blocks if not the settings'; `left_PkA` the raw blocks that the last plan left.
         """
         horizon, start = horizon or self.settings.horizon, None
+        iterations, deviation = self.settings.iterations, 1.0
         if self.settings.warm and left_PkA is not None:
             known = self.actions.z_scored(left_PkA[:, :horizon].to(self.device))
             start = torch.cat([known, known.new_zeros(len(known), horizon - known.shape[1], known.shape[2])], dim=1)
+            iterations, deviation = self.settings.warm_iterations or iterations, self.settings.warm_deviation
         count = self.settings.candidates
         low, high = (bound.to(self.device) for bound in self.actions.bounds())
 
@@ -220,9 +222,10 @@ class Planner:
             horizon=horizon,
             candidates=count,
             elites=self.settings.elites,
-            iterations=self.settings.iterations,
+            iterations=iterations,
             generators=generators,
             start_PkA=start,
+            start_deviation=deviation,
             mixing=self._mixing(horizon),
         )
         blocks = self.actions.raw(mean)

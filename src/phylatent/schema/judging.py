@@ -101,6 +101,10 @@ class PlanConfig:
     fixed horizon and short steps (`receding`) the arrival is put off every time."""
     warm: bool = False
     """Whether a plan's search starts from what the last plan had left."""
+    warm_iterations: int | None = None
+    """Iterations of a search that starts so. Unset: as many as of any other."""
+    warm_deviation: float = 1.0
+    """How far its first candidates are from there, in deviations of the data's actions."""
     noise: str = "white"
     """How candidates vary: every action by itself, or from step to step as the actions of the training data do."""
     cost: str = "latent"
@@ -127,7 +131,8 @@ class PlanConfig:
     def __post_init__(self) -> None:
         as_tuples(self, "protocol", "policy", "seeds")
         at_least("plan", self, 1, "pairs", "goal_steps", "budget", "horizon", "receding", "candidates", "iterations")
-        at_least("plan", self, 1, "context", "chunk", "workers")
+        at_least("plan", self, 1, "context", "chunk", "workers", "warm_iterations")
+        check(self.warm_deviation > 0, f"plan.warm_deviation is {self.warm_deviation}; it must be above 0")
         at_least("plan", self, 0, "filmstrips", "video")
         at_least("plan", self, 2, "elites")
         check(self.elites <= self.candidates, f"plan.elites is {self.elites}, more than plan.candidates = {self.candidates}")
