@@ -8,7 +8,7 @@ import torch
 from phylatent import build, compose
 from phylatent.draws import Draws
 from phylatent.errors import UserError
-from phylatent.objectives.appearance import FAMILY, blur, brighten, mix_channels, shade, stretch, vary
+from phylatent.objectives.appearance import FAMILY, blur, brighten, mix_channels, shade, stretch, stripe, vary
 from phylatent.objectives.svic import seen_in_training, shift_appearance, svic
 from phylatent.schema import PERTURBATIONS
 
@@ -41,6 +41,16 @@ def test_a_blurred_point_is_a_binomial_and_an_even_frame_stays() -> None:
 def test_shading_is_smooth_and_meets_its_corners() -> None:
     grid = torch.tensor([[0.0, 1.0], [0.0, 1.0]]).expand(1, 1, 3, 2, 2)
     assert shade(torch.zeros(1, 1, 3, 5, 5), grid)[0, 0, 0, 0].tolist() == [0, 0.25, 0.5, 0.75, 1]
+
+
+def test_stripes_by_hand() -> None:
+    """One period across four pixels, in the first channel only: 0, 1, 0, −1 in every row; a quarter turn further 1, 0, −1, 0."""
+    pixels, across = torch.zeros(1, 2, 3, 4, 4), torch.tensor([0.0, 1.0]).expand(1, 2, 2)
+    height = torch.tensor([2.0, 0.0, 0.0]).expand(1, 2, 3)
+    striped = stripe(pixels, across, torch.tensor([[0.0, 0.25]]), height)
+    assert torch.allclose(striped[0, 0, 0], torch.tensor([0.0, 2.0, 0.0, -2.0]).expand(4, 4), atol=1e-6)
+    assert torch.allclose(striped[0, 1, 0], torch.tensor([2.0, 0.0, -2.0, 0.0]).expand(4, 4), atol=1e-6)
+    assert not striped[:, :, 1:].any()
 
 
 @pytest.mark.parametrize("kind", FAMILY)

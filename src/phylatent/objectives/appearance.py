@@ -7,6 +7,7 @@ Every frame of a batch gets changes of its own; nothing is clipped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
@@ -18,10 +19,12 @@ from phylatent.draws import Draws
 
 APPLIED = 0.5
 """The chance that a frame gets a kind of change."""
-BRIGHTNESS, CONTRAST, HUE, SHADING, NOISE = 0.4, 0.2, 0.1, 0.4, 0.3
+BRIGHTNESS, CONTRAST, HUE, SHADING, STRIPES, NOISE = 0.4, 0.2, 0.1, 0.4, 1.0, 0.3
 """The most that `strength=1` does, in units of normalised pixels (0.1 is about 6 of 255)."""
 COARSEST, FINEST = 4, 8
 """Cells of a shading's grid, to a side."""
+FEWEST, MOST = 2.0, 10.0
+"""Stripes across a frame."""
 
 
 def brighten(pixels: Tensor, offset_BT: Tensor) -> Tensor:
@@ -62,6 +65,13 @@ def shade(pixels: Tensor, grid_BTCgg: Tensor) -> Tensor:
     return pixels + field.unflatten(0, grid_BTCgg.shape[:2])
 
 
+def stripe(pixels: Tensor, wave_BT2: Tensor, phase_BT: Tensor, height_BTC: Tensor) -> Tensor:
+    """A sine wave across the frame is added, as high in each channel as `height`; `wave` is its periods down and across."""
+    down, across = (torch.arange(size, device=pixels.device) / size for size in pixels.shape[-2:])
+    turns = wave_BT2[..., :1, None] * down[:, None] + wave_BT2[..., 1:, None] * across + phase_BT[..., None, None]
+    return pixels + height_BTC[..., None, None] * torch.sin(2 * math.pi * turns)[:, :, None]
+
+
 def _everywhere(values_BT: Tensor) -> Tensor:
     return values_BT[..., None, None, None]
 
@@ -89,6 +99,14 @@ def _shading(pixels: Tensor, strength: float, amount_BT: Tensor, draws: Draws) -
     return shade(pixels, strength * SHADING * _everywhere(amount_BT) * signed_BTCgg)
 
 
+def _stripes(pixels: Tensor, strength: float, amount_BT: Tensor, draws: Draws) -> Tensor:
+    many, direction, phase, *height = draws.uniform_rows(*pixels.shape[:2], 6).unbind(-1)
+    length, angle = FEWEST + (MOST - FEWEST) * many, 2 * math.pi * direction
+    wave_BT2 = torch.stack([length * angle.cos(), length * angle.sin()], dim=-1)
+    height_BTC = amount_BT[..., None] * torch.stack(height, dim=-1)
+    return stripe(pixels, wave_BT2, phase, strength * STRIPES * height_BTC)
+
+
 def _noise(pixels: Tensor, strength: float, amount_BT: Tensor, draws: Draws) -> Tensor:
     return pixels + strength * NOISE * _everywhere(amount_BT) * draws.normal_rows(*pixels.shape)
 
@@ -99,6 +117,7 @@ FAMILY: Mapping[str, Callable[[Tensor, float, Tensor, Draws], Tensor]] = {
     "hue": _hue,
     "blur": _blur,
     "shading": _shading,
+    "stripes": _stripes,
     "noise": _noise,
 }
 """Kind → the change, from an amount per frame in (−1, 1), 0 where it is not applied. In the order they are made."""
