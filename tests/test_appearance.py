@@ -44,7 +44,7 @@ def test_shading_is_smooth_and_meets_its_corners() -> None:
 
 
 def test_stripes_by_hand() -> None:
-    """One period across four pixels, in the first channel only: 0, 1, 0, −1 in every row; a quarter turn further 1, 0, −1, 0."""
+    """One period across four pixels, in the first channel only: 0, 1, 0, −1 in a row; a quarter turn further 1, 0, −1, 0."""
     pixels, across = torch.zeros(1, 2, 3, 4, 4), torch.tensor([0.0, 1.0]).expand(1, 2, 2)
     height = torch.tensor([2.0, 0.0, 0.0]).expand(1, 2, 3)
     striped = stripe(pixels, across, torch.tensor([[0.0, 0.25]]), height)

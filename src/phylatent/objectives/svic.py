@@ -78,7 +78,7 @@ class Svic(Term):
 
 SAME_FORM = {"brightness": "brightness", "contrast": "brightness", "hue": "colour", "noise": "noise"}
 """Kind of change in training → the diagnosed perturbation that has its form. A blur is none of them; a shading is smooth and
-has at most 8 cells to a side, and stripes are smooth and run one way, where the diagnosed texture is a checker of hard edges."""
+has at most 8 cells to a side, and stripes are smooth and run one way, where the diagnosed texture is a hard-edged checker."""
 
 
 def seen_in_training(trained: Mapping[str, Any]) -> tuple[str, ...] | None:
