@@ -79,7 +79,7 @@ STUDIES = {
     "cube-laptop": comparison("cube"),
     "tworooms-search": search("tworooms", STOP),
     "reacher-search": search("reacher", STOP, ["train.steps=500", "train.predictor_steps=800"]),
-    "pusht-search": search("pusht", STOP, ["train.steps=800", "train.predictor_steps=800"]),
+    "pusht-search": search("pusht", STOP, ["train.steps=500", "train.predictor_steps=600"]),
     "cube-search": search("cube", STOP, ["train.steps=1000", "train.predictor_steps=1000"]),
     "tworooms-ablation": ablation("tworooms"),
 }

@@ -96,6 +96,18 @@ def test_only_the_augmented_branch_moves() -> None:
     assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in graph.world_model.encoder.parameters())
 
 
+def test_a_drawn_share_of_the_frames() -> None:
+    graph, whole = graph_of("svic.frames=2"), graph_of()
+    seen: list[int] = []
+    graph.world_model.encoder.register_forward_hook(lambda _, given, __: seen.append(len(given[0])))
+    losses = [graph(*data(6), Draws(0, step, DRAWS.device)).terms["svic"].item() for step in (1, 2)]
+    assert seen == [24, 12, 24, 12]
+    assert losses[0] != losses[1]
+    assert losses[0] != whole(*data(6), Draws(0, 1, DRAWS.device)).terms["svic"].item()
+    clip = graph_of("svic.frames=9")(*data(6), DRAWS).terms["svic"].item()
+    assert clip == pytest.approx(whole(*data(6), DRAWS).terms["svic"].item(), rel=1e-6), "no more than there are"
+
+
 def test_a_batch_of_one() -> None:
     graph = graph_of()
     loss = graph(*data(1), DRAWS).terms["svic"]

@@ -58,12 +58,19 @@ def compose(
         all_tasks()[LIKE].objectives,
         {"collect": {"steps": spec.episode_steps}, **spec.objectives},
         spec.settings,
-        _shipped("preset", preset),
-        spec.presets.get(preset, {}),
-        method,
-        method_presets.get(preset, {}),
     ]
+    sizes = _extended(preset)
+    for name, size in sizes.items():
+        layers += [size, spec.presets.get(name, {})]
+    layers += [method, *(method_presets.get(name, {}) for name in sizes)]
     return _resolve(layers, overrides)
+
+
+def _extended(preset: str) -> dict[str, dict[str, Any]]:
+    """The preset, after those that it extends."""
+    size = _shipped("preset", preset)
+    base = size.pop("extends", None)
+    return (_extended(base) if base else {}) | {preset: size}
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), task: str | None = None) -> Config:

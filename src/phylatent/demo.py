@@ -1,4 +1,4 @@
-"""The main job in one command: collect TwoRooms, train `lewm` and `phylatent-plus` with one budget, judge both, show a page.
+"""The main job in one command: collect PushT, train `lewm` and `phylatent-plus` with one budget, judge both, show a page.
 
 A stage that is done is not done again when the command is run again.
 """
@@ -26,15 +26,16 @@ from phylatent.records import home, provenance, split_of, split_words, write_jso
 from phylatent.request import Request
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig
 from phylatent.tables import percent
+from phylatent.tasks import get_task
 from phylatent.training.directory import CONFIG, default_directory
 from phylatent.training.run import TrainResult, resumed_config, train, with_data_path
 
+TASK = "pusht"
 VARIANTS = ("lewm", "phylatent-plus")
-ONE_SEED = ("diagnose.seeds=[0]", "plan.seeds=[0]")
 NOT_REAL = "a quick look: too little data and training to compare anything. `phylatent demo` is the real comparison"
 SHARES = {"collect": 0.15, "train lewm": 0.22, "train phylatent-plus": 0.40, "diagnose": 0.07, "plan": 0.14, "report": 0.02}
 """How a whole demo spends its time, roughly: for the time left."""
-OTHERS = "TwoRooms is the easiest task, and a good encoder plans in it with either method; docs/results.md has the other three"
+OTHERS = "the other tasks: @@@; docs/results.md"
 Done = TypeVar("Done")
 
 
@@ -66,12 +67,12 @@ class Stages:
 def run_demo(request: Request, console: Console) -> Path:
     """Run what is missing, print the comparison, and return the report's path."""
     quick, request = _quick(request)
-    preset = request.choices.get("preset", "quick" if quick else "laptop")
+    preset = request.choices.get("preset", "quick" if quick else "demo")
     overrides = [*request.overrides, *(f"seed={seed}" for seed in request.seeds)]
     trained = [text for text in overrides if not text.startswith(("diagnose.", "plan."))]
-    configs = {variant: compose("tworooms", preset, variant, trained) for variant in VARIANTS}
-    judging = [text for text in (*ONE_SEED, *overrides) if text.startswith(("diagnose.", "plan.", "data=", "device="))]
-    _check_judging(compose("tworooms", preset, "lewm", [*ONE_SEED, *(t for t in overrides if t in judging)]))
+    configs = {variant: compose(TASK, preset, variant, trained) for variant in VARIANTS}
+    judging = [text for text in overrides if text.startswith(("diagnose.", "plan.", "data=", "device="))]
+    _check_judging(compose(TASK, preset, "lewm", judging))
     out = request.out or home() / "runs" / f"demo-{preset}"
     if quick:
         console.print(f"[yellow]{NOT_REAL}[/]", soft_wrap=True)
@@ -111,14 +112,9 @@ def run_demo(request: Request, console: Console) -> Path:
 
 
 def _quick(request: Request) -> tuple[bool, Request]:
-    if (
-        request.choices.get("task", "tworooms") != "tworooms"
-        or "variant" in request.choices
-        or request.resume
-        or request.config
-    ):
+    if request.choices.get("task", TASK) != TASK or "variant" in request.choices or request.resume or request.config:
         raise UserError(
-            "demo runs lewm and phylatent-plus on tworooms; it takes preset=, quick=, seed=, out= and settings only"
+            f"demo runs {' and '.join(VARIANTS)} on {TASK}; it takes preset=, quick=, seed=, out= and settings only"
         )
     if len(request.seeds) > 1:
         raise UserError("demo takes one seed")
@@ -160,7 +156,7 @@ def _training(config: Config) -> Config:
 
 def _show(results: Mapping[str, TrainResult], rates: list[Any], success: list[Any], console: Console) -> None:
     judged_on = split_words(split_of(rates[0]))
-    table = Table(title=f"TwoRooms, split: {judged_on}; one training seed: failure rates and planning success")
+    table = Table(title=f"{get_task(TASK).title}, split: {judged_on}; one training seed: failure rates and planning success")
     table.add_column("", no_wrap=True)
     for variant in results:
         table.add_column(variant, justify="right", no_wrap=True)

@@ -50,9 +50,12 @@ class SvicSettings(TermSettings):
     strength: float = 1.0
     """For `broad`: scales all of it."""
     reduction: str = MEAN
+    frames: int | None = None
+    """Of each clip, drawn anew at every step: a pass over half of them costs half. Unset: all."""
 
     def __post_init__(self) -> None:
         as_tuples(self, "kinds")
+        at_least("svic", self, 1, "frames")
         check(self.family in FAMILIES, f"svic.family is {self.family!r}; it must be one of {', '.join(FAMILIES)}")
         choices("svic.kinds", self.kinds, tuple(FAMILY))
         at_least("svic", self, 0, "strength")
@@ -64,9 +67,13 @@ class Svic(Term):
     Settings = SvicSettings
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
-        changed = self._change(seq.pixels, draws)
+        pixels, z_BTD = seq.pixels, seq.z_BTD
+        if self.settings.frames is not None:
+            times = draws.named("frames").permutation(z_BTD.shape[1])[: self.settings.frames].sort().values
+            pixels, z_BTD = pixels[:, times], z_BTD[:, times]
+        changed = self._change(pixels, draws)
         with batch_statistics_only(model):
-            return svic(model.embed_frames(changed), seq.z_BTD, reduction=self.settings.reduction)
+            return svic(model.embed_frames(changed), z_BTD, reduction=self.settings.reduction)
 
     def _change(self, pixels: Tensor, draws: Draws) -> Tensor:
         settings = self.settings

@@ -219,6 +219,7 @@ TASK = TaskSpec(
     presets={
         "paper": {"train": {"max_steps_per_epoch": 10_000}},
         "laptop": {"collect": {"episodes": 1000}, "train": {"steps": 2000, "predictor_steps": 2000}},
+        "demo": {"collect": {"episodes": 500}, "train": {"steps": 500, "predictor_steps": 600}},
     },
     behaviour=behaviour,
     read_columns=read_columns,
