@@ -45,7 +45,7 @@ class SvicSettings(TermSettings):
     brightness: float = 0.0
     channel: float = 0.0
     """The paper's two ranges, for `offsets`."""
-    kinds: tuple[str, ...] = ("brightness", "contrast", "hue", "blur", "shading")
+    kinds: tuple[str, ...] = ("brightness", "contrast", "hue", "blur", "shading", "stripes")
     """For `broad`. No image noise and no checker: the diagnosis asks for those, and should find a model that never saw them."""
     strength: float = 1.0
     """For `broad`: scales all of it."""

@@ -256,7 +256,7 @@ TASK = TaskSpec(
     presets={
         "laptop": {
             "collect": {"episodes": 2400, "frame_stride": 5, "shard_episodes": 25},
-            "train": {"steps": 1000, "predictor_steps": 1200},
+            "train": {"steps": 4000, "predictor_steps": 3000},
         },
         "quick": {"collect": {"frame_stride": 5}},
         "smoke": {"collect": {"frame_stride": 5}},
