@@ -78,7 +78,7 @@ STUDIES = {
     "pusht-laptop": comparison("pusht", (*PROTOCOLS, "object")),
     "cube-laptop": comparison("cube"),
     "tworooms-search": search("tworooms", STOP),
-    "reacher-search": search("reacher", STOP, ["train.steps=500", "train.predictor_steps=800"]),
+    "reacher-search": search("reacher", STOP),
     "pusht-search": search("pusht", STOP, ["train.steps=500", "train.predictor_steps=600"]),
     "cube-search": search("cube", STOP, ["train.steps=1000", "train.predictor_steps=1000"]),
     "tworooms-ablation": ablation("tworooms"),
@@ -102,10 +102,13 @@ def run(name: str, home: Path, *only: str) -> None:
             begun = (directory / "config.yaml").is_file()
             settings = ["resume=true"] if begun else [f"task={study.task}", "preset=laptop", f"seed={seed}", *given]
             phylatent("train", f"out={directory}", *settings)
-    directories = [str(directory) for directory, _, _ in wanted]
-    elsewhere = [f"out={home / name}"] if study.chosen_on else []
+    directories = [directory for directory, _, _ in wanted]
     for command, settings in study.judged.items():
-        phylatent(command, *directories, *settings, *elsewhere, stage=" ".join([command, *settings]))
+        stage = " ".join([command, *settings])
+        if study.chosen_on is None:
+            phylatent(command, *map(str, directories), *settings, stage=stage)
+        for directory in directories if study.chosen_on is not None else ():
+            phylatent(command, str(directory), *settings, f"out={home / name / directory.name}")
 
 
 def _runs(study: Study, home: Path) -> list[tuple[str, Path, list[str], int]]:
