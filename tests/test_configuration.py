@@ -114,6 +114,18 @@ def test_a_variant_has_its_say_in_a_preset() -> None:
     assert compose(preset="paper", variant="smwm", overrides=["train.lr=1e-3"]).train.lr == 1e-3
 
 
+def test_a_preset_may_extend_another() -> None:
+    """The other one's sizes, what the task and the variant say in it, and then its own."""
+    laptop, demo = (compose("pusht", preset, "lewm") for preset in ("laptop", "demo"))
+    assert demo.model == laptop.model
+    assert demo.objectives == laptop.objectives
+    assert (laptop.plan.seeds, demo.plan.seeds) == ((0, 1, 2), (0,))
+    assert demo.train.steps < laptop.train.steps
+    assert compose("cube", "demo", "lewm").train == compose("cube", "laptop", "lewm").train
+    with pytest.raises(UserError, match="unknown key 'extends'"):
+        compose(overrides=["extends=laptop"])
+
+
 def test_the_command_line_wins_and_types_are_checked() -> None:
     config = compose(overrides=["train.lr=2e-3", "train.steps=null", "pred.stop_gradient=true", "data=a=b.h5"])
     assert config.train.lr == 2e-3

@@ -1,5 +1,5 @@
-"""A run's configuration: defaults ← task ← preset ← the task's say in that preset ← variant ← the variant's say in that preset
-← command line."""
+"""A run's configuration: defaults ← task ← preset ← the task's say in that preset ← variant ← the variant's say in that preset,
+and in that preset on that task ← command line."""
 
 from __future__ import annotations
 
@@ -62,7 +62,11 @@ def compose(
     sizes = _extended(preset)
     for name, size in sizes.items():
         layers += [size, spec.presets.get(name, {})]
-    layers += [method, *(method_presets.get(name, {}) for name in sizes)]
+    layers.append(method)
+    for name in sizes:
+        said = dict(method_presets.get(name, {}))
+        on_this_task = said.pop("tasks", {}).get(spec.name, {})
+        layers += [said, on_this_task]
     return _resolve(layers, overrides)
 
 
