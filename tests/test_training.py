@@ -90,6 +90,8 @@ def test_the_schedule_is_as_long_as_it_says() -> None:
     assert rate(100, **cosine, schedule_steps=1000) == pytest.approx(1.0)
     assert rate(550, **cosine, schedule_steps=1000) == pytest.approx(0.5)
     assert [rate(step) for step in (0, 50, 99)] == [1.0, 1.0, 1.0]
+    hold = {"schedule": "hold", "warmup": 0.1, "cooldown": 0.4}
+    assert [rate(step, **hold) for step in (0, 9, 10, 60, 80, 100, 120)] == pytest.approx([0.1, 1.0, 1.0, 1.0, 0.5, 0.0, 0.0])
 
 
 def test_a_loss_that_turns_nan_names_term_and_checkpoint(tworooms_data: Path, tmp_path: Path, monkeypatch) -> None:

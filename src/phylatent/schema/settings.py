@@ -109,7 +109,7 @@ class ModelConfig:
         check(0 <= self.dropout < 1, f"model.dropout is {self.dropout}; it must lie in [0, 1)")
 
 
-SCHEDULES = ("constant", "cosine")
+SCHEDULES = ("constant", "cosine", "hold")
 PRECISIONS = ("auto", "fp32", "bf16")
 WEIGHTS, SHARES = BALANCES = ("weights", "shares")
 
@@ -127,6 +127,8 @@ class TrainConfig:
     schedule_steps: int | None = None
     """How long the schedule is, whatever the stopping step. Unset: the stopping step."""
     warmup: float = 0.0
+    cooldown: float = 0.3
+    """With `hold`: the last share of the schedule, over which the rate falls to 0."""
     predictor_steps: int = 0
     """Further steps of the predictor alone, on the latents of the encoder as it is by then (training/refinement.py)."""
     predictor_blocks: int | None = None
@@ -158,6 +160,7 @@ class TrainConfig:
             value = getattr(self, name)
             check(value in allowed, f"train.{name} is {value!r}; it must be one of {', '.join(allowed)}")
         check(0 < self.lr < math.inf, f"train.lr is {self.lr}; it must be above 0")
+        check(0 < self.cooldown <= 1, f"train.cooldown is {self.cooldown}; it is a share of the schedule, in (0, 1]")
         check(0 <= self.warmup < 1, f"train.warmup is {self.warmup}; it is a share of the schedule, in [0, 1)")
 
 

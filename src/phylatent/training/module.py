@@ -31,6 +31,8 @@ def rate_factor(step: int, train: TrainConfig, total_steps: int) -> float:
         return (step + 1) / warmup
     if train.schedule == "constant":
         return 1.0
+    if train.schedule == "hold":
+        return min(1.0, max(0.0, (1 - step / length) / train.cooldown))
     done = min(1.0, (step - warmup) / max(1, length - warmup))
     return 0.5 * (1 + math.cos(math.pi * done))
 
