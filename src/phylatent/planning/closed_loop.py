@@ -216,6 +216,7 @@ def _history(stages: Sequence[Stage], device: torch.device) -> History | None:
     return History(latents, torch.as_tensor(blocks, dtype=torch.float32, device=device))
 
 
+@torch.no_grad()
 def _recorded_costs(
     planner: Planner, stages: Sequence[Stage], now_PD: Tensor, goal_PD: Tensor, history: History | None
 ) -> list[float] | None:

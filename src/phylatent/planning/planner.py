@@ -19,6 +19,7 @@ from phylatent.draws import derive_seed
 from phylatent.errors import UserError
 from phylatent.models.latent import LatentModel
 from phylatent.planning.cem import cem
+from phylatent.planning.descent import descend
 from phylatent.schema import Normaliser, PlanConfig
 
 
@@ -149,7 +150,6 @@ class Planner:
         seen = frames if isinstance(frames, Tensor) else torch.from_numpy(np.array(frames))
         return torch.as_tensor(self.model.encode(seen)).float().to(self.device)
 
-    @torch.no_grad()
     def imagine(self, z_ND: Tensor, blocks_NkA: Tensor, history: History | None = None) -> Tensor:
         """Latents [N, k, D] after each raw block, `chunk` sequences at a time."""
         parts = []
@@ -167,6 +167,12 @@ class Planner:
         if self.readout_DS is not None:
             away = away @ self.readout_DS.to(away)
         return away.square().sum(-1)
+
+    def plan_cost(self, imagined_kD: Tensor, goal_D: Tensor) -> Tensor:
+        """Of plans [..., k, D]: the cost at their ends and, as `plan.running` says, on the way there."""
+        costs_k = self.cost(imagined_kD, goal_D[..., None, :])
+        on_the_way = costs_k[..., :-1].mean(-1) if self.settings.running and costs_k.shape[-1] > 1 else 0.0
+        return costs_k[..., -1] + self.settings.running * on_the_way
 
     def horizon(self, blocks_done: int) -> int:
         """Blocks of the next plan: always as many, or only those left until the arrival that was planned for."""
@@ -212,8 +218,8 @@ class Planner:
 
         def cost(candidates_PNkA: Tensor) -> Tensor:
             blocks = self.actions.raw(rearrange(candidates_PNkA, "p n k a -> (p n) k a"))
-            ends = self.imagine(seen, blocks, past)[:, -1]
-            return self.cost(rearrange(ends, "(p n) d -> p n d", n=count), goal_PD[:, None])
+            imagined = self.imagine(seen, blocks, past)
+            return self.plan_cost(rearrange(imagined, "(p n) k d -> p n k d", n=count), goal_PD[:, None])
 
         mean = cem(
             cost,
@@ -228,6 +234,15 @@ class Planner:
             start_deviation=deviation,
             mixing=self._mixing(horizon),
         )
+        if self.settings.gradient_steps:
+            mean = descend(
+                lambda plan_PkA: self.plan_cost(self.imagine(z_PD, self.actions.raw(plan_PkA), history), goal_PD),
+                mean,
+                low_A=low,
+                high_A=high,
+                steps=self.settings.gradient_steps,
+                rate=self.settings.gradient_rate,
+            )
         blocks = self.actions.raw(mean)
         return Found(blocks, self.imagine(z_PD, blocks, history))
 

@@ -110,9 +110,16 @@ class PlanConfig:
     cost: str = "latent"
     """What the search lessens: the squared distance to the goal's latent, or of the physical states that a linear map, fitted
     on training episodes, reads off the two."""
+    running: float = 0.0
+    """Weight of the mean cost on the way, beside the cost at a plan's end. With the end alone a plan may put off all progress to
+    its last block, where only the model believes in it."""
     candidates: int = 100
     elites: int = 10
     iterations: int = 10
+    gradient_steps: int = 0
+    """Steps down the cost's gradient from what the search has found."""
+    gradient_rate: float = 0.1
+    """How far a step goes, in deviations of the data's actions."""
     context: int = 3
     """Frames of history a plan may see, the present one included."""
     history: str = "executed"
@@ -133,7 +140,7 @@ class PlanConfig:
         at_least("plan", self, 1, "pairs", "goal_steps", "budget", "horizon", "receding", "candidates", "iterations")
         at_least("plan", self, 1, "context", "chunk", "workers", "warm_iterations")
         check(self.warm_deviation > 0, f"plan.warm_deviation is {self.warm_deviation}; it must be above 0")
-        at_least("plan", self, 0, "filmstrips", "video")
+        at_least("plan", self, 0, "filmstrips", "video", "gradient_steps", "gradient_rate", "running")
         at_least("plan", self, 2, "elites")
         check(self.elites <= self.candidates, f"plan.elites is {self.elites}, more than plan.candidates = {self.candidates}")
         check(self.receding <= self.horizon, f"plan.receding is {self.receding}, more than plan.horizon = {self.horizon}")
