@@ -218,8 +218,12 @@ TASK = TaskSpec(
     settings={"plan": {"iterations": 30}},
     presets={
         "paper": {"train": {"max_steps_per_epoch": 10_000}},
-        "laptop": {"collect": {"episodes": 1000}, "train": {"steps": 2000, "predictor_steps": 2000}},
-        "demo": {"collect": {"episodes": 500}, "train": {"steps": 500, "predictor_steps": 600}},
+        "laptop": {
+            "collect": {"episodes": 1000},
+            "train": {"steps": 2000, "predictor_steps": 2000},
+            "psg": {"weight": 4.0},
+        },
+        "demo": {"collect": {"episodes": 500}, "train": {"steps": 600, "predictor_steps": 600, "schedule": "hold"}},
     },
     behaviour=behaviour,
     read_columns=read_columns,
