@@ -15,6 +15,7 @@ from phylatent.data.stats import action_correlations, fit_statistics, split_epis
 from phylatent.errors import UserError
 from phylatent.planning.cem import cem
 from phylatent.planning.closed_loop import plan_and_execute
+from phylatent.planning.descent import descend
 from phylatent.planning.imagination import verdict
 from phylatent.planning.planner import Actions, Planner
 from phylatent.planning.protocols import score
@@ -80,6 +81,42 @@ def test_how_far_the_first_candidates_are_from_where_a_search_starts(deviation: 
     warm, _, cold, _ = model.seen  # after each search the model rolls out what was found
     assert warm.std() == pytest.approx(deviation, rel=0.05)
     assert cold.std() == pytest.approx(1.0, rel=0.05)
+
+
+def test_the_cost_of_a_plan_by_hand():
+    """Latents 3, 1 and 2 away from the goal: 4 at the end, (9 + 1) / 2 on the way."""
+    goal, imagined = torch.zeros(2), torch.tensor([[3.0, 0.0], [0.0, 1.0], [0.0, -2.0]])
+    costs = [
+        Planner(ExactTwoRooms(), settings=PlanConfig(running=r), actions=ACTIONS).plan_cost(imagined, goal) for r in (0, 0.2)
+    ]
+    assert [float(cost) for cost in costs] == pytest.approx([4.0, 5.0])
+    alone = Planner(ExactTwoRooms(), settings=PlanConfig(running=0.2), actions=ACTIONS).plan_cost(imagined[:1], goal)
+    assert float(alone) == pytest.approx(9.0), "a plan of one block has no way"
+
+
+def test_descent_finds_the_lowest_point_within_the_bounds_and_never_loses_its_start():
+    target = torch.tensor([[[0.5, 3.0]], [[-0.5, 0.0]]])
+
+    def cost(plan_PkA: torch.Tensor) -> torch.Tensor:
+        return (plan_PkA - target).square().sum((1, 2))
+
+    bounds = {"low_A": torch.tensor([-1.0, -1.0]), "high_A": torch.tensor([1.0, 1.0])}
+    found = descend(cost, torch.zeros(2, 1, 2), **bounds, steps=200, rate=0.05)
+    assert torch.allclose(found, torch.tensor([[[0.5, 1.0]], [[-0.5, 0.0]]]), atol=0.02)
+    best = torch.tensor([[[0.5, 1.0]], [[-0.5, 0.0]]])
+    assert torch.equal(descend(cost, best, **bounds, steps=3, rate=0.5), best)
+    with pytest.raises(UserError, match="whose rollout can be differentiated"):
+        descend(lambda plan: cost(plan).detach(), torch.zeros(2, 1, 2), **bounds, steps=1, rate=0.1)
+
+
+def test_steps_down_the_gradient_lower_the_cost_of_what_the_search_found():
+    z, goal, found = torch.zeros(1, 2), torch.tensor([[0.6, -0.3]]), []
+    for steps in (0, 20):
+        settings = PlanConfig(candidates=8, elites=2, iterations=1, gradient_steps=steps)
+        planner = Planner(ExactTwoRooms(), settings=settings, actions=ACTIONS)
+        ends = planner.search(z, goal, [planner.generator(0)]).imagined_PkD[:, -1]
+        found.append(float(planner.cost(ends, goal)))
+    assert found[1] < 0.5 * found[0]
 
 
 class Watching(ExactTwoRooms):

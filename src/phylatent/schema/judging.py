@@ -111,8 +111,8 @@ class PlanConfig:
     """What the search lessens: the squared distance to the goal's latent, or of the physical states that a linear map, fitted
     on training episodes, reads off the two."""
     running: float = 0.0
-    """Weight of the mean cost on the way, beside the cost at a plan's end. With the end alone a plan may put off all progress to
-    its last block, where only the model believes in it."""
+    """Weight of the mean cost on the way, beside the cost at a plan's end. With the end alone a plan may put off all progress
+    to its last block, where only the model believes in it."""
     candidates: int = 100
     elites: int = 10
     iterations: int = 10

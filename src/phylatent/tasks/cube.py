@@ -180,8 +180,8 @@ def start_anew(guide: Any, env: Any, rng: np.random.Generator) -> None:
 def behaviour(simulator: Any, rng: np.random.Generator) -> Callable[[], np.ndarray]:
     """The oracle with as much noise as the episode's draw says, given a new target whenever it is done.
 
-    Now and then it strays: smooth random motion, as a planner's candidates have it, whatever is in the gripper. A model that knows
-    the oracle's ways only believes that any other leads anywhere.
+    Now and then it strays: smooth random motion, as a planner's candidates have it, whatever is in the gripper. A model that
+    knows the oracle's ways only believes that any other leads anywhere.
     """
     env = simulator.env
     begin(env, rng)
