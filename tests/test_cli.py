@@ -54,7 +54,7 @@ def test_help_has_an_example(command: str) -> None:
         (["collect", "seed=0,1"], "collect takes one seed"),
         (["inspect", "nowhere.h5"], "nowhere.h5"),
         (["doctor", "variant=lewm"], "doctor takes task= and out= only"),
-        (["demo", "task=cube"], "demo runs lewm and phylatent-plus on pusht"),
+        (["demo", "task=cube"], "demo runs lewm and phylatent-plus on tworooms"),
         (["demo", "plan.protocol=[strict]"], "demo plans and diagnoses by the paper's protocol"),
         (["demo", "quick=perhaps"], "quick=perhaps: expected true or false"),
         (["diagnose"], "name what to judge"),

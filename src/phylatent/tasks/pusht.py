@@ -223,7 +223,6 @@ TASK = TaskSpec(
             "train": {"steps": 2000, "predictor_steps": 2000},
             "psg": {"weight": 4.0},
         },
-        "demo": {"collect": {"episodes": 500}, "train": {"steps": 600, "predictor_steps": 600, "schedule": "hold"}},
     },
     behaviour=behaviour,
     read_columns=read_columns,
