@@ -267,6 +267,7 @@ TASK = TaskSpec(
         *("observation", "qpos", "qvel", "qacc_warmstart", "effector_pose"),
         *("privileged_block_0_pos", "privileged_block_0_quat", "goal_pos", "goal_quat"),
     ),
+    severities={"brightness": 8.0, "colour": 0.8, "texture": 1.1, "noise": 0.05},
     moving_dims=(19, 20, 21),
     moving_tolerance=0.05,
     behaviour=behaviour,
