@@ -179,7 +179,7 @@ TASK = TaskSpec(
     moving_tolerance=JOINT_TOLERANCE,
     presets={
         "paper": {"train": {"max_steps_per_epoch": 10_000}},
-        "laptop": {"collect": {"episodes": 600}, "train": {"steps": 500, "predictor_steps": 800}},
+        "laptop": {"collect": {"episodes": 600}, "train": {"steps": 800, "predictor_steps": 1500}},
     },
     behaviour=behaviour,
     expert=expert,
