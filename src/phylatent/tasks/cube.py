@@ -20,6 +20,11 @@ STRICT_HOLD = 3
 
 ACTION_NOISE = 0.1
 NOISE_SHAPE = np.array([1.0, 1.0, 1.0, 3.0, 10.0])
+STRAYS = 1 / 30
+"""The chance, at every step, that the behaviour strays for a while, at most: each episode draws its own below it."""
+STRAY_STEPS = (5, 26)
+STRAY_MEMORY = 0.9
+"""How much of a straying action is that of the step before."""
 RESTING_HEIGHT = 0.02
 QUARTER = math.pi / 2
 
@@ -173,13 +178,25 @@ def start_anew(guide: Any, env: Any, rng: np.random.Generator) -> None:
 
 
 def behaviour(simulator: Any, rng: np.random.Generator) -> Callable[[], np.ndarray]:
-    """The oracle with as much noise as the episode's draw says, given a new target whenever it is done."""
+    """The oracle with as much noise as the episode's draw says, given a new target whenever it is done.
+
+    Now and then it strays: smooth random motion, as a planner's candidates have it, whatever is in the gripper. A model that
+    knows the oracle's ways only believes that any other leads anywhere.
+    """
     env = simulator.env
     begin(env, rng)
     guide = oracle(simulator, rng)
-    noise = rng.uniform(0, ACTION_NOISE) * NOISE_SHAPE
+    noise, chance = rng.uniform(0, ACTION_NOISE) * NOISE_SHAPE, rng.uniform(0, STRAYS)
+    straying, stray = 0, np.zeros(len(NOISE_SHAPE))
 
     def act() -> np.ndarray:
+        nonlocal straying, stray
+        if straying == 0 and rng.random() < chance:
+            straying, stray = int(rng.integers(*STRAY_STEPS)), rng.normal(0, 1, len(stray))
+        if straying:
+            straying -= 1
+            stray = STRAY_MEMORY * stray + math.sqrt(1 - STRAY_MEMORY**2) * rng.normal(0, 1, len(stray))
+            return np.clip(stray, -1, 1).astype(np.float32)
         if guide.done:
             send_elsewhere(env, rng)
             start_anew(guide, env, rng)
