@@ -199,8 +199,12 @@ def test_a_vits_patches_must_divide_the_frame() -> None:
 
 
 def test_every_method_has_its_better_stop_gradient_at_laptop_scale_and_the_papers_under_paper() -> None:
-    for preset, lewm, phylatent in (("laptop", True, False), ("paper", True, True)):
-        found = [compose("tworooms", preset, name).objectives["pred"].stop_gradient for name in ("lewm", "phylatent")]
+    for task, preset, lewm, phylatent in (
+        ("tworooms", "laptop", False, False),
+        ("reacher", "laptop", True, False),
+        ("tworooms", "paper", True, True),
+    ):
+        found = [compose(task, preset, name).objectives["pred"].stop_gradient for name in ("lewm", "phylatent")]
         assert found == [lewm, phylatent]
 
 
