@@ -94,29 +94,6 @@ def test_the_cost_of_a_plan_by_hand():
     assert float(alone) == pytest.approx(9.0), "a plan of one block has no way"
 
 
-def test_the_prior_of_a_plan_by_hand():
-    """One dimension, two actions of variance 1 that correlate by 0.6: variances 1.6 along (1, 1), 0.4 along (1, −1)."""
-    actions = Actions((-9.0,), (9.0,), Normaliser((0.0,), (1.0,)), stride=1, correlations=(((1.0,),), ((0.6,),)))
-    planner = Planner(ExactTwoRooms(), settings=PlanConfig(prior=4.0), actions=actions)
-    together, apart = torch.tensor([[2.0], [2.0]]), torch.tensor([[2.0], [-2.0]])
-    costs = planner.prior_cost(torch.stack([together, apart]))
-    assert costs.tolist() == pytest.approx([4 * (8 / 1.6) / 2, 4 * (8 / 0.4) / 2])
-    assert Planner(ExactTwoRooms(), settings=PlanConfig(), actions=actions).prior_cost(together) == 0
-    with pytest.raises(UserError, match=r"plan\.prior need a model that knows how actions vary"):
-        Planner(ExactTwoRooms(), settings=PlanConfig(prior=1.0), actions=ACTIONS).prior_cost(torch.zeros(1, 10))
-
-
-def test_a_strong_prior_keeps_a_plan_near_the_datas_actions():
-    still = Actions((-1.0, -1.0), (1.0, 1.0), ACTIONS.normaliser, 5, (((1.0, 0.0), (0.0, 1.0)),))
-    ends = []
-    for prior in (0.0, 1e3):
-        settings = PlanConfig(candidates=60, elites=6, iterations=8, prior=prior)
-        planner = Planner(ExactTwoRooms(), settings=settings, actions=still)
-        found = planner.search(torch.zeros(1, 2), torch.tensor([[0.6, -0.3]]), [planner.generator(0)])
-        ends.append(float(still.z_scored(found.blocks_PkA).square().mean()))
-    assert ends[1] < 0.2 * ends[0]
-
-
 def test_descent_finds_the_lowest_point_within_the_bounds_and_never_loses_its_start():
     target = torch.tensor([[[0.5, 3.0]], [[-0.5, 0.0]]])
 

@@ -22,9 +22,6 @@ from phylatent.planning.cem import cem
 from phylatent.planning.descent import descend
 from phylatent.schema import Normaliser, PlanConfig
 
-LEAST_VARIANCE = 0.05
-"""Of z-scored actions along a direction in which the data hardly varies: `plan.prior` takes no less for it."""
-
 
 @dataclass(frozen=True)
 class Actions:
@@ -56,22 +53,8 @@ class Actions:
 
     def mixing(self, blocks: int) -> Tensor:
         """[k·A, k·A]: white noise times this varies over a plan of k blocks as actions do in the training data."""
-        values, vectors = self._principal(blocks)
-        mixing = vectors * np.sqrt(np.maximum(values, 1e-6))
-        mixing /= np.linalg.norm(mixing, axis=1, keepdims=True)
-        return torch.tensor(mixing, dtype=torch.float32)
-
-    def whitening(self, blocks: int) -> Tensor:
-        """[k·A, k·A]: a plan of k z-scored blocks times this is white if it varies as actions do in the training data."""
-        values, vectors = self._principal(blocks)
-        return torch.tensor((vectors / np.sqrt(np.maximum(values, LEAST_VARIANCE))).T, dtype=torch.float32)
-
-    def _principal(self, blocks: int) -> tuple[np.ndarray, np.ndarray]:
-        """Variances and directions (columns) along which a plan of k blocks varies in the training data."""
         if self.correlations is None:
-            raise UserError(
-                "plan.noise=data and plan.prior need a model that knows how actions vary in its training data; train it anew"
-            )
+            raise UserError("plan.noise=data needs a model that knows how actions vary in its training data; train it anew")
         lags = np.array(self.correlations)
         steps, dims = blocks * self.stride, lags.shape[1]
         covariance = np.zeros((steps, dims, steps, dims))
@@ -79,7 +62,10 @@ class Actions:
             for later in range(first, min(steps, first + len(lags))):
                 covariance[first, :, later] = lags[later - first]
                 covariance[later, :, first] = lags[later - first].T
-        return np.linalg.eigh(covariance.reshape(steps * dims, steps * dims))
+        values, vectors = np.linalg.eigh(covariance.reshape(steps * dims, steps * dims))
+        mixing = vectors * np.sqrt(np.maximum(values, 1e-6))
+        mixing /= np.linalg.norm(mixing, axis=1, keepdims=True)
+        return torch.tensor(mixing, dtype=torch.float32)
 
     def raw(self, z_A: Tensor) -> Tensor:
         """z-scored blocks [..., A] → raw ones, inside the bounds to the last bit."""
@@ -140,7 +126,6 @@ class Planner:
         if self.settings.cost == "readout" and readout_DS is None:
             raise UserError("plan.cost=readout needs a map from latents to states: Planner(model, readout_DS=fit_readout(…))")
         self._mixings: dict[int, Tensor] = {}
-        self._whitenings: dict[int, Tensor] = {}
         self.reset()
 
     @property
@@ -189,15 +174,6 @@ class Planner:
         on_the_way = costs_k[..., :-1].mean(-1) if self.settings.running and costs_k.shape[-1] > 1 else 0.0
         return costs_k[..., -1] + self.settings.running * on_the_way
 
-    def prior_cost(self, plans_kA: Tensor) -> Tensor | float:
-        """Of z-scored plans [..., k, A]: `plan.prior` on average if they vary as the data's actions do, more if they stray."""
-        if not self.settings.prior:
-            return 0.0
-        horizon = plans_kA.shape[-2]
-        if horizon not in self._whitenings:
-            self._whitenings[horizon] = self.actions.whitening(horizon).to(self.device)
-        return self.settings.prior * (plans_kA.flatten(-2) @ self._whitenings[horizon].T).square().mean(-1)
-
     def horizon(self, blocks_done: int) -> int:
         """Blocks of the next plan: always as many, or only those left until the arrival that was planned for."""
         whole = self.settings.horizon
@@ -242,11 +218,8 @@ class Planner:
 
         def cost(candidates_PNkA: Tensor) -> Tensor:
             blocks = self.actions.raw(rearrange(candidates_PNkA, "p n k a -> (p n) k a"))
-            imagined = rearrange(self.imagine(seen, blocks, past), "(p n) k d -> p n k d", n=count)
-            return self.plan_cost(imagined, goal_PD[:, None]) + self.prior_cost(candidates_PNkA)
-
-        def cost_of_one(plan_PkA: Tensor) -> Tensor:
-            return self.plan_cost(self.imagine(z_PD, self.actions.raw(plan_PkA), history), goal_PD) + self.prior_cost(plan_PkA)
+            imagined = self.imagine(seen, blocks, past)
+            return self.plan_cost(rearrange(imagined, "(p n) k d -> p n k d", n=count), goal_PD[:, None])
 
         mean = cem(
             cost,
@@ -263,7 +236,7 @@ class Planner:
         )
         if self.settings.gradient_steps:
             mean = descend(
-                cost_of_one,
+                lambda plan_PkA: self.plan_cost(self.imagine(z_PD, self.actions.raw(plan_PkA), history), goal_PD),
                 mean,
                 low_A=low,
                 high_A=high,

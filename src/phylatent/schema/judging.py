@@ -113,9 +113,6 @@ class PlanConfig:
     running: float = 0.0
     """Weight of the mean cost on the way, beside the cost at a plan's end. With the end alone a plan may put off all progress
     to its last block, where only the model believes in it."""
-    prior: float = 0.0
-    """Weight of how far a plan's actions are from the data's, squared and in units of their covariance over a whole plan. A
-    model believes in much that it has never seen."""
     candidates: int = 100
     elites: int = 10
     iterations: int = 10
@@ -143,7 +140,7 @@ class PlanConfig:
         at_least("plan", self, 1, "pairs", "goal_steps", "budget", "horizon", "receding", "candidates", "iterations")
         at_least("plan", self, 1, "context", "chunk", "workers", "warm_iterations")
         check(self.warm_deviation > 0, f"plan.warm_deviation is {self.warm_deviation}; it must be above 0")
-        at_least("plan", self, 0, "filmstrips", "video", "gradient_steps", "gradient_rate", "running", "prior")
+        at_least("plan", self, 0, "filmstrips", "video", "gradient_steps", "gradient_rate", "running")
         at_least("plan", self, 2, "elites")
         check(self.elites <= self.candidates, f"plan.elites is {self.elites}, more than plan.candidates = {self.candidates}")
         check(self.receding <= self.horizon, f"plan.receding is {self.receding}, more than plan.horizon = {self.horizon}")
