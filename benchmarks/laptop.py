@@ -63,12 +63,12 @@ def search(task: str, trials: dict[str, list[str]], budget: Sequence[str] = ()) 
 
 
 def ablation(task: str, budget: Sequence[str] = ()) -> Study:
-    methods = {BEST: (f"{BEST}-ablation", [f"variant={BEST}", *budget])}
+    """The whole, the whole without one of the five, and nothing of them, three trainings each: failure rates and read-out."""
+    methods = {name: (f"{name}-ablation", [f"variant={name}", *budget]) for name in (BASE, BEST)}
     for term in TERMS[2:]:
         terms = ",".join(name for name in TERMS if name != term)
         methods[f"without {term}"] = (f"no-{term}-ablation", [f"variant={BEST}", f"terms=[{terms}]", *budget])
-    judged = {"diagnose": ["seed=0"], "plan": ["seed=0", "plan.policy=[model]", "plan.filmstrips=0"]}
-    return Study(task, methods, judged, paired=tuple((BEST, name) for name in methods if name != BEST), seeds=(0, 1, 2))
+    return Study(task, methods, {"diagnose": ["seed=0"]}, seeds=(0, 1, 2))
 
 
 STOP = {"target free": ["pred.stop_gradient=false"], "target stopped": ["pred.stop_gradient=true"]}
@@ -82,6 +82,7 @@ STUDIES = {
     "pusht-search": search("pusht", STOP, ["train.steps=500", "train.predictor_steps=600"]),
     "cube-search": search("cube", STOP, ["train.steps=1000", "train.predictor_steps=1000"]),
     "tworooms-ablation": ablation("tworooms"),
+    "reacher-ablation": ablation("reacher", ["train.steps=300", "train.predictor_steps=0"]),
 }
 
 
@@ -131,6 +132,7 @@ def collate(name: str, home: Path) -> None:
         write_json(out / f"{study.methods[title][0]}-seed{seed}.json", found[title][-1])
     summary = {
         "methods": {method: _average(records) for method, records in found.items()},
+        "validation": {method: _validation(records) for method, records in found.items()},
         "floors": {p: _floors(found, p) for p in _protocols(found)},
         "paired": {
             f"{first} against {second}": {p: _paired(found[first], found[second], p) for p in _protocols(found)}
@@ -187,6 +189,13 @@ def _average(records: list[dict[str, Any]]) -> dict[str, Any]:
         cells[protocol] = [r["planning"][protocol]["policies"]["model"] for r in records if protocol in r["planning"]]
     whole = {name: found for name, found in cells.items() if len(found) == len(records)}
     return {name: _cell_of(found) for name, found in whole.items() if None not in [cell["rate"] for cell in found]}
+
+
+def _validation(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The prediction loss and what a linear map reads off the latents (median errors), over training seeds."""
+    trained = [record["validation"] for record in records if "validation" in record]
+    names = [name for name in (trained[0] if trained else ()) if name == "pred" or name.startswith("error/")]
+    return {name: {"mean": float(np.mean(v := [t[name] for t in trained])), "per_seed": v} for name in names}
 
 
 def _cell_of(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -247,6 +256,8 @@ def table(summary: dict[str, Any]) -> str:
     for policy in ("random", "nothing", "expert"):
         floors = [summary["floors"][p].get(policy) for p in protocols]
         lines.append(f"| {policy} | | | | " + " | ".join("–" if f is None else f"{100 * f:.1f}" for f in floors) + " |")
+    for method, measured in summary["validation"].items():
+        lines.append(f"{method}: " + ", ".join(f"{name} {value['mean']:.4g}" for name, value in measured.items()))
     return "\n".join(lines)
 
 
