@@ -81,7 +81,7 @@ STUDIES = {
     "reacher-search": search("reacher", STOP),
     "pusht-search": search("pusht", STOP, ["train.steps=500", "train.predictor_steps=600"]),
     "cube-search": search("cube", STOP, ["train.steps=1000", "train.predictor_steps=1000"]),
-    "tworooms-ablation": ablation("tworooms"),
+    "tworooms-ablation": ablation("tworooms", ["train.steps=250"]),
     "reacher-ablation": ablation("reacher", ["train.steps=300", "train.predictor_steps=0"]),
 }
 
