@@ -66,6 +66,13 @@ def test_a_kind_changes_about_half_of_the_frames_each_in_its_own_way(kind: str) 
     assert little.item() == pytest.approx(much.item() / 4, rel=1e-3)
 
 
+@pytest.mark.parametrize("kind", sorted(FAMILY))
+def test_light_makes_brightness_and_contrast_stronger_and_nothing_else(kind: str) -> None:
+    pixels = torch.randn(2, 3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    plain, lit = (vary(pixels, DRAWS, kinds=[kind], strength=1.0, light=light) - pixels for light in (1.0, 3.0))
+    assert torch.allclose(lit, 3 * plain if kind in ("brightness", "contrast") else plain, atol=1e-5)
+
+
 def test_a_kind_that_is_left_out_changes_no_draw_of_the_others() -> None:
     grey = torch.zeros(8, 4, 3, 16, 16)
     bright, shaded, both = (

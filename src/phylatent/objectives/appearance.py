@@ -21,6 +21,8 @@ APPLIED = 0.5
 """The chance that a frame gets a kind of change."""
 BRIGHTNESS, CONTRAST, HUE, SHADING, STRIPES, NOISE = 0.4, 0.2, 0.1, 0.4, 1.0, 0.3
 """The most that `strength=1` does, in units of normalised pixels (0.1 is about 6 of 255)."""
+LIGHT = ("brightness", "contrast")
+"""The kinds that `light` makes stronger than the others."""
 COARSEST, FINEST = 4, 8
 """Cells of a shading's grid, to a side."""
 FEWEST, MOST = 2.0, 10.0
@@ -123,12 +125,15 @@ FAMILY: Mapping[str, Callable[[Tensor, float, Tensor, Draws], Tensor]] = {
 """Kind → the change, from an amount per frame in (−1, 1), 0 where it is not applied. In the order they are made."""
 
 
-def vary(pixels: Tensor, draws: Draws, *, kinds: Sequence[str], strength: float) -> Tensor:
-    """Each frame with a random part of these kinds of change, each at a random strength up to `strength`."""
+def vary(pixels: Tensor, draws: Draws, *, kinds: Sequence[str], strength: float, light: float = 1.0) -> Tensor:
+    """Each frame with a random part of these kinds of change, each at a random strength up to `strength`.
+
+    Brightness and contrast go up to `light` times that: rooms differ more in their lamps than in their colours.
+    """
     with torch.autocast(pixels.device.type, enabled=False):  # half precision would change pixels that are to stay
         for kind in (kind for kind in FAMILY if kind in kinds):
             own = draws.named(kind)
             uniform_BT2 = own.named("amount").uniform_rows(*pixels.shape[:2], 2)
             amount_BT = (uniform_BT2[..., 0] < APPLIED) * (2 * uniform_BT2[..., 1] - 1)
-            pixels = FAMILY[kind](pixels, strength, amount_BT, own)
+            pixels = FAMILY[kind](pixels, strength * light if kind in LIGHT else strength, amount_BT, own)
     return pixels

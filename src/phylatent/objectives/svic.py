@@ -49,6 +49,8 @@ class SvicSettings(TermSettings):
     """For `broad`. No image noise and no checker: the diagnosis asks for those, and should find a model that never saw them."""
     strength: float = 1.0
     """For `broad`: scales all of it."""
+    light: float = 1.0
+    """For `broad`: scales brightness and contrast once more."""
     reduction: str = MEAN
     frames: int | None = None
     """Of each clip, drawn anew at every step: a pass over half of them costs half. Unset: all."""
@@ -58,7 +60,7 @@ class SvicSettings(TermSettings):
         at_least("svic", self, 1, "frames")
         check(self.family in FAMILIES, f"svic.family is {self.family!r}; it must be one of {', '.join(FAMILIES)}")
         choices("svic.kinds", self.kinds, tuple(FAMILY))
-        at_least("svic", self, 0, "strength")
+        at_least("svic", self, 0, "strength", "light")
         check_reduction("svic", self.reduction)
 
 
@@ -78,7 +80,7 @@ class Svic(Term):
     def _change(self, pixels: Tensor, draws: Draws) -> Tensor:
         settings = self.settings
         if settings.family == BROAD:
-            return vary(pixels, draws, kinds=settings.kinds, strength=settings.strength)
+            return vary(pixels, draws, kinds=settings.kinds, strength=settings.strength, light=settings.light)
         uniform_BT4 = draws.uniform_rows(*pixels.shape[:2], 4)
         return shift_appearance(pixels, uniform_BT4, brightness=settings.brightness, channel=settings.channel)
 
