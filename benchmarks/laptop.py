@@ -206,11 +206,11 @@ def _cell_of(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _floors(found: dict[str, list[dict[str, Any]]], protocol: str) -> dict[str, Any]:
-    planned = next((r["planning"][protocol] for rs in found.values() for r in rs if protocol in r["planning"]), None)
-    if planned is None:
+    planned = [r["planning"][protocol] for rs in found.values() for r in rs if protocol in r["planning"]]
+    if not planned:
         return {}
-    floors = {name: policy["rate"] for name, policy in planned["policies"].items() if name != "model"}
-    return floors | {"pairs": planned["pairs"]["count"], "already_solved": planned["already_solved"]}
+    floors = {name: policy["rate"] for p in planned for name, policy in p["policies"].items() if name != "model"}
+    return floors | {"pairs": planned[0]["pairs"]["count"], "already_solved": planned[0]["already_solved"]}
 
 
 def _paired(first: list[dict[str, Any]], second: list[dict[str, Any]], protocol: str) -> dict[str, Any] | None:
