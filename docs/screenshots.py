@@ -19,8 +19,12 @@ SHOTS = {
 }
 
 
+SECTIONS = {"report-diagnostics": "#diagnostics", "report-rollouts": "#rollouts"}
+"""Pictures of one section each, in light."""
+
+
 def take(page_file: Path, directory: Path, *, whole: bool = False) -> list[Path]:
-    """The top of the page in light, dark and on a phone; `whole` for all of it."""
+    """The top of the page in light, dark and on a phone, `whole` for all of it, and two of its sections."""
     written = []
     directory.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
@@ -32,6 +36,9 @@ def take(page_file: Path, directory: Path, *, whole: bool = False) -> list[Path]
             page.wait_for_timeout(500)
             page.screenshot(path=directory / f"{name}.png", full_page=whole)
             written.append(directory / f"{name}.png")
+            for section, found in SECTIONS.items() if name == "report-light" else ():
+                page.locator(found).first.screenshot(path=directory / f"{section}.png")
+                written.append(directory / f"{section}.png")
         browser.close()
     return written
 
