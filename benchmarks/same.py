@@ -3,8 +3,8 @@
     python benchmarks/same.py run CHECKOUT OUT      # collect, train, diagnose, plan and report with that checkout's code
     python benchmarks/same.py compare BEFORE AFTER  # two such directories; exit code 1 if anything differs
 
-Weights, optimiser states, arrays, pair lists and the numbers of every record must be equal. Times, versions, paths and hashes of
-settings are left out. What is new in AFTER, such as another setting in a record, is allowed and counted; nothing may be missing.
+Weights, optimiser states, arrays, pair lists and the numbers of every record must be equal; times, versions, paths and hashes
+of settings are left out. What is new in AFTER, such as another setting in a record, is counted; nothing may be missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ VARIANTS = {
 }
 APART = {
     *("provenance", "key", "created", "command", "python", "platform", "packages", "commit", "directory", "path", "data"),
-    *("seconds", "planning_seconds", "training_seconds", "clips_per_second", "seconds_of_starts", "peak_memory_gb", "workers"),
+    *(
+        "seconds",
+        "planning_seconds",
+        "training_seconds",
+        "clips_per_second",
+        "seconds_of_starts",
+        "peak_memory_gb",
+        "workers",
+        "sha256",
+    ),
 }
 """Names of what may differ between two runs of the same code."""
 
@@ -47,11 +56,13 @@ def run(checkout: Path, out: Path) -> None:
         subprocess.run(command, check=True, cwd=checkout, env=os.environ | place, stdout=subprocess.DEVNULL)
 
     for task in TASKS:
-        phylatent("collect", f"task={task}", "preset=smoke", "collect.workers=1")
+        phylatent("collect", f"task={task}", "preset=smoke", "collect.workers=1", "collect.episodes=24", "collect.steps=45")
         for variant, settings in VARIANTS.items():
             directory = home / "runs" / f"{task}-smoke-{variant}-seed0"
             if not (directory / "model").is_dir():
-                phylatent("train", f"task={task}", "preset=smoke", f"variant={variant}", "seed=0", f"out={directory}", *settings)
+                phylatent(
+                    "train", f"task={task}", "preset=smoke", f"variant={variant}", "seed=0", f"out={directory}", *settings
+                )
         runs = {variant: str(home / "runs" / f"{task}-smoke-{variant}-seed0") for variant in VARIANTS}
         others = [directory for variant, directory in runs.items() if variant != "smwm"]
         for judged in (others, [runs["smwm"]]):  # smwm's clips are longer, so it has a sample of its own

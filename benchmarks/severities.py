@@ -20,8 +20,8 @@ from phylatent.diagnostics import invariance
 from phylatent.diagnostics.samples import draw_states, hold
 from phylatent.diagnostics.subject import judged
 from phylatent.errors import PhylatentError, UserError
+from phylatent.judging.subject import Subject, load_subject
 from phylatent.schema import PERTURBATIONS, VALIDATION
-from phylatent.subjects import Subject, load_subject
 
 FACTORS = tuple(2 ** (step / 2) for step in range(-8, 9))
 """Of the task's present strengths: from 1/16 to 16, two to a doubling."""

@@ -33,7 +33,7 @@ torch.set_num_threads(1 if WORKER else 2)
 @pytest.fixture(scope="session")
 def tworooms_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve short episodes of the real simulator at 32 px: the smoke preset's data."""
-    from phylatent.collection import collect
+    from phylatent.commands.collect import collect
     from phylatent.composition import compose
 
     config = compose(preset="smoke", overrides=["collect.workers=1"])

@@ -15,9 +15,8 @@ from phylatent import build, import_model
 from phylatent.composition import compose, save_config
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import fit_statistics, split_episodes
-from phylatent.models.lewm import from_lewm
+from phylatent.models.lewm.weights import from_lewm
 from phylatent.tasks.tworooms import TASK
-from phylatent.training.directory import export
 
 
 def randomise(module: torch.nn.Module) -> None:
@@ -157,7 +156,7 @@ def untrained(tworooms_data: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     model.config = model._hub_mixin_config = replace(model.config, split=split.to_dict(), provenance=made)
     randomise(model)
     save_config(config, directory / "config.yaml")
-    export(model, directory)
+    model.save_pretrained(directory / "model")
     return directory
 
 

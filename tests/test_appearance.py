@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from phylatent import build, compose
-from phylatent.draws import Draws
 from phylatent.errors import UserError
 from phylatent.objectives.appearance import FAMILY, blur, brighten, mix_channels, shade, stretch, stripe, vary
 from phylatent.objectives.svic import seen_in_training, shift_appearance, svic
+from phylatent.randomness import Draws
 from phylatent.schema import PERTURBATIONS
 
 DRAWS = Draws(0, 1, torch.device("cpu"))

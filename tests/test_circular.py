@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from phylatent import build, compose
-from phylatent.draws import Draws
 from phylatent.objectives.psg import state_error
+from phylatent.randomness import Draws
 from phylatent.schema import Normaliser
 from phylatent.tasks import get_task
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from phylatent.errors import UserError
-from phylatent.training.callbacks import checkpoints
+from phylatent.runs import checkpoints
 from phylatent.training.run import train
 from training_runs import finish, smoke, table
 

@@ -15,8 +15,8 @@ import torch.multiprocessing as mp
 from torch.nn.parallel import DistributedDataParallel
 
 from phylatent import build, compose, distributed
-from phylatent.draws import Draws
 from phylatent.objectives import TERMS
+from phylatent.randomness import Draws
 from training_runs import EVERY_TERM
 
 BATCH = 32

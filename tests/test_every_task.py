@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from phylatent.collection import collect, inspect
+from phylatent.commands.collect import collect, inspect
+from phylatent.commands.report import report
 from phylatent.composition import available, compose
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import fit_statistics, split_episodes
 from phylatent.data.windows import Windows
-from phylatent.draws import Draws
-from phylatent.judging import diagnose, plan, report
+from phylatent.judging.diagnose import diagnose
+from phylatent.judging.plan import plan
+from phylatent.randomness import Draws
 from phylatent.schema import Config
 from phylatent.tasks import get_task
 from phylatent.training.graph import build, target_periods

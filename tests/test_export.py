@@ -14,10 +14,10 @@ from phylatent.composition import compose
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import Split
 from phylatent.errors import UserError
-from phylatent.models.lewm_config import describe
+from phylatent.models.lewm.config import describe
 from phylatent.models.world_model import WorldModelConfig
 from phylatent.planning.pairs import draw_pairs
-from phylatent.planning.peer import ActionScaler
+from phylatent.planning.stable_worldmodel import ActionScaler
 from phylatent.schema import PlanConfig
 from phylatent.tasks.tworooms import TASK
 

@@ -17,7 +17,7 @@ from phylatent.data.readers import open_episodes
 from phylatent.data.stats import fit_statistics
 from phylatent.errors import UserError
 from phylatent.models.world_model import WorldModelConfig
-from phylatent.planning.peer import CostModel
+from phylatent.planning.stable_worldmodel import CostModel
 from phylatent.tasks.tworooms import TASK
 
 

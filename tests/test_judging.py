@@ -11,10 +11,13 @@ import pytest
 from rich.console import Console
 
 from phylatent import WorldModel
+from phylatent.commands.report import report
+from phylatent.commands.tables import show_rates, show_success
 from phylatent.data.readers import open_episodes
 from phylatent.errors import UserError
-from phylatent.judging import diagnose, plan, report
-from phylatent.subjects import judging_overrides, load_subject
+from phylatent.judging.diagnose import diagnose
+from phylatent.judging.plan import plan
+from phylatent.judging.subject import judging_overrides, load_subject
 from phylatent.tasks.tworooms import TASK
 
 ROOT = Path(__file__).parents[1]
@@ -70,8 +73,8 @@ def test_videos_show_start_rollout_and_goal(judged):
 
 def test_a_second_call_measures_nothing_and_other_settings_overwrite_nothing(judged, monkeypatch):
     before = {path: path.stat().st_mtime_ns for path in judged.rglob("*.json")}
-    monkeypatch.setattr("phylatent.judging.run_policies", None)
-    monkeypatch.setattr("phylatent.judging.diagnose_model", None)
+    monkeypatch.setattr("phylatent.judging.plan.run_policies", None)
+    monkeypatch.setattr("phylatent.judging.diagnose.diagnose_model", None)
     assert plan([judged], overrides=["workers=1", "protocol=paper"])[0]["paper"]["policies"]["model"]["count"] == 3
     assert diagnose([judged], overrides=["workers=2"])[0]["protocol"] == "paper"
     with pytest.raises(UserError, match=r"other settings \(candidates\); nothing was overwritten"):
@@ -132,8 +135,8 @@ def test_a_run_split_in_two_still_opens_and_says_so(two_way, judged, tmp_path, m
     assert json.loads((out / "planning" / "paper" / "pairs.json").read_text())["split"] == "held-out"
     with pytest.raises(UserError, match="no validation episodes; take split=test"):
         plan([two_way], overrides=["split=validation"], out=tmp_path / "other")
-    monkeypatch.setattr("phylatent.judging.run_policies", None)
-    monkeypatch.setattr("phylatent.judging.diagnose_model", None)
+    monkeypatch.setattr("phylatent.judging.plan.run_policies", None)
+    monkeypatch.setattr("phylatent.judging.diagnose.diagnose_model", None)
     diagnose([two_way], overrides=["workers=1"])
     plan([two_way], overrides=["workers=1"])
     page = report([two_way, out], out=tmp_path / "page").read_text()
@@ -144,8 +147,8 @@ def test_a_run_split_in_two_still_opens_and_says_so(two_way, judged, tmp_path, m
 
 def test_tables_say_which_split_their_numbers_come_from(judged, capsys):
     console = Console(width=200)
-    diagnose([judged], console=console)
-    plan([judged], console=console)
+    show_rates(diagnose([judged]), console)
+    show_success(plan([judged]), console)
     assert capsys.readouterr().out.count("split: test; 95 %") == 2
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from phylatent import build, compose
-from phylatent.draws import Draws
 from phylatent.objectives import TERMS
 from phylatent.objectives.term import Dims, Sequences
+from phylatent.randomness import Draws
 from training_runs import EVERY_TERM, WEIGHTS
 
 

@@ -12,8 +12,8 @@ from phylatent import WorldModel
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import Split
 from phylatent.planning.pairs import draw_pairs
-from phylatent.planning.peer import ActionScaler, CostModel
 from phylatent.planning.planner import Planner
+from phylatent.planning.stable_worldmodel import ActionScaler, CostModel
 from phylatent.schema import PlanConfig
 from phylatent.tasks.tworooms import TASK
 

@@ -7,7 +7,7 @@ import torch
 
 from lewm_checkpoints import as_transformers_4
 from phylatent.errors import UserError
-from phylatent.models.lewm import from_lewm
+from phylatent.models.lewm.weights import from_lewm
 from phylatent.objectives.sigreg import sigreg, unit_directions
 
 

@@ -15,7 +15,7 @@ from phylatent.composition import load_config
 from phylatent.errors import Interrupted, UserError
 from phylatent.objectives.rollout import Rollout
 from phylatent.training import run
-from phylatent.training.refinement import refine_predictor
+from phylatent.training.predictor_steps import refine_predictor
 from training_runs import finish, smoke
 
 STEPS = ["train.steps=10", "train.validate_every=10", "train.predictor_steps=40", "train.lr=1e-3", "device=cpu"]

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from phylatent import WorldModel, compose
-from phylatent.collection import collect
+from phylatent.commands.collect import collect
 from phylatent.composition import load_config
 from phylatent.errors import UserError
-from phylatent.training.callbacks import checkpoints
+from phylatent.runs import checkpoints
 from phylatent.training.result import read_result
 from phylatent.training.run import resumed_config, train
 from training_runs import STEPS, assert_same_run, copy_unfinished, finish, smoke, start, table, wait_for_checkpoint

@@ -12,12 +12,12 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from phylatent import build, compose
-from phylatent.draws import Draws
 from phylatent.errors import UserError
 from phylatent.objectives import TERMS
 from phylatent.objectives.term import Dims
+from phylatent.randomness import Draws
+from phylatent.runs import checkpoints
 from phylatent.training.balance import DECAY, LIMIT, Balance
-from phylatent.training.callbacks import checkpoints
 from phylatent.training.run import train
 from phylatent.training.shares import Entries, gradient_norms, inert, shares
 from test_objectives import DRAWS, awake, batch_of

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from phylatent import build, compose
-from phylatent.draws import Draws
 from phylatent.errors import UserError
 from phylatent.objectives.contrast import contrast, triplet_frames
 from phylatent.objectives.inverse import inverse, neighbours
@@ -17,6 +16,7 @@ from phylatent.objectives.pldm import covariance, smoothness, variance, variance
 from phylatent.objectives.sigreg import sigreg, unit_directions
 from phylatent.objectives.subspaces import orthonormal_rows, subspaces
 from phylatent.objectives.term import Sequences
+from phylatent.randomness import Draws
 
 
 def sequences(z_BTD: Tensor) -> Sequences:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from phylatent.commands.tables import show_rates, show_success
 from phylatent.schema import PERTURBATIONS
-from phylatent.tables import show_rates, show_success
 from report_records import write_run
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from own_tasks import GUIDE, WriteTask, call
 from phylatent import compose, tasks
+from phylatent.commands.task_check import Verdict, examine_task
 from phylatent.errors import UserError
 from phylatent.simulator import Simulator
-from phylatent.task_check import Verdict, examine_task
 from phylatent.tasks import get_task
 
 

@@ -13,13 +13,13 @@ import torch
 from safetensors.torch import load_file
 
 from phylatent import WorldModel, compose
-from phylatent.collection import collect
+from phylatent.commands.collect import collect
 from phylatent.composition import available
 from phylatent.data.readers import open_episodes
 from phylatent.errors import PhylatentError, UserError
+from phylatent.runs import checkpoints
 from phylatent.schema import TrainConfig
 from phylatent.tasks import get_task
-from phylatent.training.callbacks import checkpoints
 from phylatent.training.graph import TrainingGraph
 from phylatent.training.module import rate_factor
 from phylatent.training.run import train

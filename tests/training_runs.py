@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from phylatent import compose
-from phylatent.training.callbacks import checkpoints
+from phylatent.runs import checkpoints
 
 STEPS = 60
 

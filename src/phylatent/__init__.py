@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from phylatent.collection import collect, inspect
+    from phylatent.commands.collect import collect
+    from phylatent.commands.exchange import export_model, import_model
+    from phylatent.commands.inspect import inspect
     from phylatent.composition import compose
-    from phylatent.exchange import export_model, import_model
-    from phylatent.judging import diagnose, plan
+    from phylatent.judging.diagnose import diagnose
+    from phylatent.judging.plan import plan
     from phylatent.models.world_model import WorldModel
     from phylatent.planning.planner import Planner
     from phylatent.training.graph import build
@@ -21,13 +23,13 @@ _WHERE = {
     "Planner": "phylatent.planning.planner",
     "WorldModel": "phylatent.models.world_model",
     "build": "phylatent.training.graph",
-    "collect": "phylatent.collection",
+    "collect": "phylatent.commands.collect",
     "compose": "phylatent.composition",
-    "diagnose": "phylatent.judging",
-    "export_model": "phylatent.exchange",
-    "import_model": "phylatent.exchange",
-    "inspect": "phylatent.collection",
-    "plan": "phylatent.judging",
+    "diagnose": "phylatent.judging.diagnose",
+    "export_model": "phylatent.commands.exchange",
+    "import_model": "phylatent.commands.exchange",
+    "inspect": "phylatent.commands.inspect",
+    "plan": "phylatent.judging.plan",
     "train": "phylatent.training.run",
 }
 __all__ = [

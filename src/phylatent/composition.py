@@ -18,9 +18,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from phylatent.errors import UserError
+from phylatent.files import atomic
 from phylatent.models.encoders import ENCODERS, find_encoder
 from phylatent.objectives import TERMS
-from phylatent.records import atomic
 from phylatent.schema import Config, Settings
 from phylatent.tasks import all_tasks, get_task, task_file, unknown
 

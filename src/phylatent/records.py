@@ -1,66 +1,22 @@
-"""What a run leaves behind: files that are whole or absent, and JSON records that say where a number came from."""
+"""JSON records that say where a number came from."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 import math
-import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from phylatent.errors import PhylatentError
-from phylatent.schema import HELD_OUT, Config, split_note
+from phylatent.files import atomic
+from phylatent.schema import HELD_OUT, split_note
 
 PACKAGES = ("phylatent", "torch", "lightning", "timm", "numpy", "stable-worldmodel", "h5py", "safetensors")
-
-
-def home() -> Path:
-    """Where `runs/` and `data/` live: $PHYLATENT_HOME, or the working directory."""
-    return Path(os.environ.get("PHYLATENT_HOME") or ".")
-
-
-def data_path(config: Config) -> Path:
-    """The data file of a configuration: `data=`, or where `collect` puts it."""
-    return Path(config.data).expanduser() if config.data else home() / "data" / f"{config.task}-{config.preset}.h5"
-
-
-@contextlib.contextmanager
-def atomic(path: Path) -> Iterator[Path]:
-    """Write to the yielded temporary path; it takes the name `path` only once it is whole and on disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield temporary
-        with temporary.open("rb") as handle:
-            os.fsync(handle.fileno())
-        temporary.replace(path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if is_disk_full(error):
-            raise PhylatentError(
-                f"no space left on the disk while writing {path}; nothing was overwritten. Free some space and run again"
-            ) from error
-        raise
-
-
-def is_disk_full(error: BaseException) -> bool:
-    """HDF5 and safetensors wrap the operating system's error: look for it in the chain and in their texts."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        if "No space left on device" in str(seen):
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return False
 
 
 def write_json(path: Path, record: Any) -> None:

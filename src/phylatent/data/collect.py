@@ -5,12 +5,10 @@ Finished shards wait in `<file>.parts/` until all are there. Whatever stops a co
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,10 @@ from typing import Any
 import h5py
 
 from phylatent.data.shards import Plan, merge_shards, shard_path, write_shard
-from phylatent.errors import Interrupted, PhylatentError, UserError
+from phylatent.errors import Interrupted, UserError
+from phylatent.files import locked, remove_partials
 from phylatent.processes import Tick, Work, run
-from phylatent.records import is_disk_full, write_json
+from phylatent.records import write_json
 from phylatent.schema import AS_PUBLISHED, CollectConfig, TaskSpec
 from phylatent.simulator import Simulator
 
@@ -49,7 +48,8 @@ def collect(task: TaskSpec, settings: CollectConfig, *, seed: int, path: Path, p
     if is_collected(path, plan) and not parts.exists():
         log.info("%s is already collected", path)
         return path
-    with _locked(parts, path):
+    busy = f"another process is collecting {path} right now; wait for it, or choose another file"
+    with locked(parts, "lock", busy=busy, elsewhere="choose another place for the data"):
         if not is_collected(path, plan):
             _check_parts(parts, path, plan)
             _collect_shards(Job(task, plan, parts), path, settings.workers, progress)
@@ -100,24 +100,6 @@ def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} is {found.get(name)} there and {wanted.get(name)} here" for name in names)
 
 
-@contextlib.contextmanager
-def _locked(parts: Path, path: Path) -> Iterator[None]:
-    """One collector per file: the lock goes away with its process, however that ends."""
-    try:
-        parts.mkdir(parents=True, exist_ok=True)
-        handle = (parts / "lock").open("w")
-    except OSError as error:
-        if is_disk_full(error):
-            raise PhylatentError(f"no space left on the disk for {parts}; free some space and run again") from error
-        raise UserError(f"cannot write to {parts}: {error.strerror}; choose another place for the data") from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(f"another process is collecting {path} right now; wait for it, or choose another file") from error
-        yield
-
-
 def _check_parts(parts: Path, path: Path, plan: Plan) -> None:
     """Go on only with what was begun, and without what a killed process left half-written."""
     record = parts / "plan.json"
@@ -134,8 +116,8 @@ def _check_parts(parts: Path, path: Path, plan: Plan) -> None:
 
 
 def _remove_partials(parts: Path, path: Path) -> None:
-    for stale in (*parts.glob(".*.partial"), *path.parent.glob(f".{path.name}.*.partial")):
-        stale.unlink(missing_ok=True)
+    remove_partials(parts)
+    remove_partials(path.parent, f"{path.name}.")
 
 
 def _collect_shards(job: Job, path: Path, workers: int, progress: Progress | None) -> None:

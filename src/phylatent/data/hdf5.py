@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from phylatent.errors import UserError
-from phylatent.records import atomic
+from phylatent.files import atomic
 
 with contextlib.suppress(ImportError):  # without it plain files are still read, and others say what is missing
     import hdf5plugin  # noqa: F401  registers Blosc, which published frames are compressed with

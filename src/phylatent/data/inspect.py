@@ -13,7 +13,7 @@ from PIL import Image
 
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import episode_rows
-from phylatent.records import atomic
+from phylatent.files import atomic
 from phylatent.schema import TaskSpec
 
 SAMPLED_FRAMES = 256

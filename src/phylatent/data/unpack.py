@@ -12,7 +12,7 @@ from typing import BinaryIO
 import zstandard
 
 from phylatent.errors import PhylatentError, UserError
-from phylatent.records import atomic
+from phylatent.files import atomic
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"

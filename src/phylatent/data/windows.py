@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from phylatent.data.readers import Episodes
-from phylatent.draws import derive_seed
 from phylatent.errors import UserError
+from phylatent.randomness import derive_seed
 from phylatent.schema import ClipConfig
 
 

@@ -18,8 +18,9 @@ from phylatent.diagnostics.identifiability import Q_LAT, THRESHOLDS, threshold_n
 from phylatent.diagnostics.neighbours import OrderingSample
 from phylatent.diagnostics.rates import Measured, Rate, over_seeds
 from phylatent.diagnostics.subject import Health, Unfit, check_health, judged
+from phylatent.files import atomic
 from phylatent.models.latent import LatentModel
-from phylatent.records import atomic, write_json
+from phylatent.records import write_json
 from phylatent.schema import PERTURBATIONS, ClipConfig, DiagnoseConfig, TaskSpec
 
 HEALTH_FRAMES, HEALTH_STARTS = 64, 8

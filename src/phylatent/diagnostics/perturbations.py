@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from phylatent.draws import derive_seed
+from phylatent.randomness import derive_seed
 from phylatent.schema import PERTURBATIONS, SEVERITIES
 
 DIMMING, LIFT = 0.08, 0.035

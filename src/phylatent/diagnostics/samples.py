@@ -10,8 +10,8 @@ import numpy as np
 
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Side, episode_rows
-from phylatent.draws import derive_seed
 from phylatent.errors import UserError
+from phylatent.randomness import derive_seed
 from phylatent.schema import PERTURBATIONS, ClipConfig
 
 SHOWN = 20_000

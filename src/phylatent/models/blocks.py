@@ -17,7 +17,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from phylatent import distributed
-from phylatent.draws import Draws
+from phylatent.randomness import Draws
 
 
 class GlobalBatchNorm1d(nn.BatchNorm1d):

@@ -21,9 +21,9 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, channels_last, nn
 
 from phylatent.errors import UserError
+from phylatent.own_files import import_file, is_path
 from phylatent.schema import ModelConfig
 from phylatent.schema.checks import check
-from phylatent.task_files import import_file, is_task_file
 
 GROUP = "phylatent.encoders"
 
@@ -178,7 +178,7 @@ def find_encoder(name: str) -> type[Any]:
     """The class of that name, of an installed package, or in the file of that path."""
     if name in ENCODERS:
         return ENCODERS[name]
-    if is_task_file(name):
+    if is_path(name):
         return _register(_in_file(Path(name).expanduser()), name)
     found = [point for point in entry_points(group=GROUP) if point.name == name]
     if not found:

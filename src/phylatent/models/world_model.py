@@ -22,10 +22,10 @@ from safetensors import SafetensorError
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 
-from phylatent.draws import Draws, seeded_init
 from phylatent.errors import UserError
 from phylatent.models.blocks import ActionEncoder, Predictor, Projector, Seen
 from phylatent.models.encoders import make_encoder
+from phylatent.randomness import Draws, seeded_init
 from phylatent.schema import ClipConfig, ModelConfig, Normaliser
 
 CARD = (Path(__file__).parent / "model_card.md").read_text()

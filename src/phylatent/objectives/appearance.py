@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from phylatent.draws import Draws
+from phylatent.randomness import Draws
 
 APPLIED = 0.5
 """The chance that a frame gets a kind of change."""

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from phylatent import distributed
-from phylatent.draws import Draws
 from phylatent.models.blocks import batch_statistics_only
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.term import Sequences, Term, TermSettings
+from phylatent.randomness import Draws
 
 
 def counterfactual_actions(global_BHA: Tensor, permutation: Tensor, normal_BHA: Tensor, *, noise: float) -> Tensor:

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from phylatent import distributed
-from phylatent.draws import Draws
 from phylatent.errors import UserError
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.term import EPSILON, Dims, Sequences, Term, TermSettings
+from phylatent.randomness import Draws
 
 
 def contrast(anchor_Bk: Tensor, positive_Bk: Tensor, negative_Bk: Tensor, *, margin: float) -> Tensor:

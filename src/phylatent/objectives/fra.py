@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from phylatent.draws import Draws
 from phylatent.models.heads import ActionQuery, ProjectionHead
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.distance import MEAN, check_reduction, normalized_mse
 from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+from phylatent.randomness import Draws
 
 
 def alignment(view: Callable[[Tensor], Tensor], predicted: Tensor, future: Tensor, *, reduction: str = MEAN) -> Tensor:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from phylatent.draws import Draws
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+from phylatent.randomness import Draws
 
 HIDDEN = 256
 

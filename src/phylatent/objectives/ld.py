@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from phylatent.draws import Draws
 from phylatent.models.heads import Denoiser
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+from phylatent.randomness import Draws
 
 
 def add_noise(future_BHD: Tensor, normal_BHD: Tensor, sigma_BH1: Tensor) -> Tensor:

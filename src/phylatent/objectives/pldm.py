@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from phylatent import distributed
-from phylatent.draws import Draws
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.term import Sequences, Term
+from phylatent.randomness import Draws
 
 MARGIN, VARIANCE_EPSILON = 1.0, 1e-4
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from phylatent.draws import Draws
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.term import PLACES, ZHAT, Sequences, Term, TermSettings
+from phylatent.randomness import Draws
 
 
 def prediction(predicted: Tensor, future: Tensor, *, stop_gradient: bool = True) -> Tensor:

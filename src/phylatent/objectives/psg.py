@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from phylatent.distributed import masked_mean
-from phylatent.draws import Draws
 from phylatent.errors import UserError
 from phylatent.models.heads import StateHead
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.term import PLACES, Dims, Sequences, Term, TermSettings
+from phylatent.randomness import Draws
 
 
 def state_error(read: Tensor, target: Tensor) -> Tensor:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from phylatent.draws import Draws
 from phylatent.errors import UserError
 from phylatent.models.blocks import batch_statistics_only
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.term import PLACES, ZHAT, OpenLoop, Sequences, Term, TermSettings
+from phylatent.randomness import Draws
 
 
 def open_loop(model: WorldModel, z_BhD: Tensor, first_B1D: Tensor, c_BLD: Tensor, draws: Draws) -> Tensor:

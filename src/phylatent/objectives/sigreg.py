@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from phylatent import distributed
-from phylatent.draws import Draws
 from phylatent.errors import UserError
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+from phylatent.randomness import Draws
 
 
 def unit_directions(normal_DM: Tensor) -> Tensor:

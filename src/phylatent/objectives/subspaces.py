@@ -10,11 +10,11 @@ import torch
 from einops import einsum, rearrange
 from torch import Tensor
 
-from phylatent.draws import Draws
 from phylatent.errors import UserError
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.sigreg import sigreg, unit_directions
 from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+from phylatent.randomness import Draws
 
 
 def orthonormal_rows(normal_KDR: Tensor) -> Tensor:

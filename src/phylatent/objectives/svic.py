@@ -10,12 +10,12 @@ from typing import Any
 
 from torch import Tensor
 
-from phylatent.draws import Draws
 from phylatent.models.blocks import batch_statistics_only
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.appearance import FAMILY, vary
 from phylatent.objectives.distance import MEAN, check_reduction, normalized_mse
 from phylatent.objectives.term import Sequences, Term, TermSettings
+from phylatent.randomness import Draws
 from phylatent.schema.checks import as_tuples, at_least, check, choices
 
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from phylatent.draws import Draws
 from phylatent.models.world_model import WorldModel
+from phylatent.randomness import Draws
 
 EPSILON = 1e-8
 PLACES = Z, ZHAT = "z", "zhat"

@@ -12,12 +12,12 @@ from PIL import Image
 
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Side, episode_rows
-from phylatent.draws import derive_seed
+from phylatent.files import atomic
 from phylatent.planning.closed_loop import Start, Trajectory
 from phylatent.planning.imagination import nearest
 from phylatent.planning.planner import Planner
 from phylatent.planning.protocols import Outcome
-from phylatent.records import atomic
+from phylatent.randomness import derive_seed
 from phylatent.schema import PlanConfig
 
 BANK = 2000

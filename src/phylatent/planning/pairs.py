@@ -14,8 +14,8 @@ import numpy as np
 
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split
-from phylatent.draws import derive_seed
 from phylatent.errors import UserError
+from phylatent.randomness import derive_seed
 from phylatent.records import write_json
 from phylatent.schema import HELD_OUT, PlanConfig, Row, Rule, TaskSpec
 

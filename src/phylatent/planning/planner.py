@@ -15,11 +15,11 @@ import torch
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
-from phylatent.draws import derive_seed
 from phylatent.errors import UserError
 from phylatent.models.latent import LatentModel
 from phylatent.planning.cem import cem
 from phylatent.planning.descent import descend
+from phylatent.randomness import derive_seed
 from phylatent.schema import Normaliser, PlanConfig
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from phylatent.draws import derive_seed
 from phylatent.planning.pairs import Pair
+from phylatent.randomness import derive_seed
 from phylatent.schema import TaskSpec
 from phylatent.simulator import Simulator
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split, episode_rows, fit_normaliser, unroll
-from phylatent.draws import derive_seed
 from phylatent.models.linear import fit_linear
+from phylatent.randomness import derive_seed
 from phylatent.schema import TaskSpec
 
 FRAMES, AT_ONCE = 4096, 256

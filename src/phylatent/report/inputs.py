@@ -17,11 +17,23 @@ import yaml
 
 from phylatent.errors import UserError
 from phylatent.records import split_of
+from phylatent.runs import (
+    CONFIG,
+    DIAGNOSTICS,
+    PLANNING,
+    RESULT,
+    ROLLOUTS,
+    TRAIN_TABLE,
+    TRAINING_FILES,
+    VALIDATION_TABLE,
+    diagnosis_file,
+    planning_folder,
+    training_files,
+)
 from phylatent.schema import PLAN_PROTOCOLS
 
 Record = Mapping[str, Any]
 Columns = Mapping[str, tuple[float, ...]]
-TRAINING = ("config.yaml", "train.csv", "validation.csv", "result.json")
 SHORT = ("smoke", "quick")
 """Presets that show how it goes, too short to compare anything."""
 KINDS = ("*.json", "*.npz")
@@ -69,23 +81,22 @@ class Run:
         return {name: split_of(record) for name, record in records.items() if record is not None}
 
     def rollouts(self, protocol: str) -> Mapping[str, np.ndarray]:
-        path = self.directory / "planning" / protocol / "rollouts.npz"
+        path = planning_folder(self.directory, protocol) / ROLLOUTS
         return read_arrays(path) if path.is_file() else {}
 
 
 def read_run(directory: Path) -> Run:
     if not directory.is_dir():
         raise UserError(f"{directory} is not a directory; hand in the run directories that train, diagnose or plan wrote to")
-    diagnostics, planning = directory / "diagnostics", directory / "planning"
-    training = directory / "training" if (directory / "training").is_dir() else directory
-    config = _if_there(training / "config.yaml", _yaml)
-    diagnosis = _if_there(diagnostics / "paper.json", _json)
-    ordering = _if_there(diagnostics / "ordering.json", _json)
-    result = _if_there(training / "result.json", _json)
-    found = {protocol: _if_there(planning / protocol / "result.json", _json) for protocol in PLAN_PROTOCOLS}
+    training = training_files(directory)
+    config = _if_there(training / CONFIG, _yaml)
+    diagnosis = _if_there(diagnosis_file(directory, "paper"), _json)
+    ordering = _if_there(diagnosis_file(directory, "ordering"), _json)
+    result = _if_there(training / RESULT, _json)
+    found = {protocol: _if_there(planning_folder(directory, protocol) / RESULT, _json) for protocol in PLAN_PROTOCOLS}
     plans = {protocol: record for protocol, record in found.items() if record is not None}
-    train = _if_there(training / "train.csv", _csv)
-    validation = _if_there(training / "validation.csv", _csv)
+    train = _if_there(training / TRAIN_TABLE, _csv)
+    validation = _if_there(training / VALIDATION_TABLE, _csv)
     if not plans and all(record is None for record in (diagnosis, ordering, train, validation, result)):
         raise UserError(
             f"{directory} holds no records: train.csv, diagnostics/paper.json or planning/<protocol>/result.json was expected; "
@@ -100,7 +111,7 @@ def read_run(directory: Path) -> Run:
         result=result,
         diagnosis=diagnosis,
         ordering=ordering,
-        points=_points(diagnostics / "paper.npz", diagnosis),
+        points=_points(diagnosis_file(directory, "paper").with_suffix(".npz"), diagnosis),
         plans=plans,
         hashes=_hashes(directory),
         **_identity(directory, config, records),
@@ -175,9 +186,9 @@ def _csv(path: Path) -> Columns | None:
 
 
 def _hashes(directory: Path) -> dict[str, str]:
-    wanted = [directory / name for name in TRAINING]
-    wanted += [path for kind in KINDS for path in sorted((directory / "diagnostics").glob(kind))]
-    wanted += [path for kind in KINDS for path in sorted((directory / "planning").glob(f"*/{kind}"))]
+    wanted = [directory / name for name in TRAINING_FILES]
+    wanted += [path for kind in KINDS for path in sorted((directory / DIAGNOSTICS).glob(kind))]
+    wanted += [path for kind in KINDS for path in sorted((directory / PLANNING).glob(f"*/{kind}"))]
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in wanted if path.is_file()
     }

@@ -14,7 +14,8 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from phylatent.errors import UserError
-from phylatent.records import atomic, provenance, split_words, write_json
+from phylatent.files import atomic
+from phylatent.records import provenance, split_words, write_json
 from phylatent.report import curves, diagnostics, interactive, planning, static
 from phylatent.report.comparisons import compare_diagnostics, compare_plans
 from phylatent.report.inputs import Run, read_run

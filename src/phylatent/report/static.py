@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
-from phylatent.records import atomic
+from phylatent.files import atomic
 from phylatent.report.interactive import bottom, categories, diagonal, top
 from phylatent.report.marks import Figure, Panel, Series
 from phylatent.report.scatter import AXES, FAILED, ORDINARY, Cloud, Scatter

@@ -1,16 +1,7 @@
 """What a task, a model and a run are, as frozen dataclasses. No torch here."""
 
-from phylatent.schema.judging import (
-    HELD_OUT,
-    PERTURBATIONS,
-    PLAN_PROTOCOLS,
-    SEVERITIES,
-    TEST,
-    VALIDATION,
-    DiagnoseConfig,
-    PlanConfig,
-    split_note,
-)
+from phylatent.schema.diagnose import PERTURBATIONS, SEVERITIES, DiagnoseConfig
+from phylatent.schema.plan import PLAN_PROTOCOLS, PlanConfig
 from phylatent.schema.settings import (
     AS_PUBLISHED,
     FAST,
@@ -22,6 +13,7 @@ from phylatent.schema.settings import (
     SplitConfig,
     TrainConfig,
 )
+from phylatent.schema.split import HELD_OUT, TEST, VALIDATION, split_note
 from phylatent.schema.task import Normaliser, PhysicalTarget, Policy, Row, Rule, TaskSpec
 
 __all__ = [

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from phylatent.schema.checks import at_least, check
-from phylatent.schema.judging import DiagnoseConfig, PlanConfig
+from phylatent.schema.diagnose import DiagnoseConfig
+from phylatent.schema.plan import PlanConfig
 
 AS_PUBLISHED, FAST = RENDERS = ("as-published", "fast")
 
@@ -130,7 +131,7 @@ class TrainConfig:
     cooldown: float = 0.3
     """With `hold`: the last share of the schedule, over which the rate falls to 0."""
     predictor_steps: int = 0
-    """Further steps of the predictor alone, on the latents of the encoder as it is by then (training/refinement.py)."""
+    """Further steps of the predictor alone, on the latents of the encoder as it is by then (training/predictor_steps.py)."""
     predictor_blocks: int | None = None
     """How many blocks in a row `rollout` predicts in those steps. Unset: the clip's."""
     balance: str = WEIGHTS

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from phylatent.schema.judging import SEVERITIES
+from phylatent.schema.diagnose import SEVERITIES
 
 Row = dict[str, np.ndarray]
 """One time step of an episode as the data file holds it: column name → value."""

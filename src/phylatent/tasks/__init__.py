@@ -1,4 +1,4 @@
-"""The tasks. Each module beside this one declares one `TASK`, and that is all it takes to add one.
+"""The tasks. A module beside this one that declares a `TASK` is one; that is all it takes to add one.
 
 A user's own task is declared outside: in a file named by `task=path/to/file.py` or listed in $PHYLATENT_TASKS, or in an
 installed package with an entry point in the group `phylatent.tasks`.
@@ -18,15 +18,16 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from phylatent.errors import UserError
+from phylatent.own_files import is_path
 from phylatent.schema import TaskSpec
-from phylatent.task_files import checked_task, is_task_file, load_task_file
+from phylatent.tasks.own import checked_task, load_task_file
 
 GROUP = "phylatent.tasks"
 VARIABLE = "PHYLATENT_TASKS"
 
 
 @dataclass(frozen=True)
-class Own:
+class OwnTask:
     """A user's task that this process knows."""
 
     task: TaskSpec
@@ -36,7 +37,7 @@ class Own:
     """Whether the user said where it is now: that stands above what a saved configuration remembers."""
 
 
-_own: dict[str, Own] = {}
+_own: dict[str, OwnTask] = {}
 
 
 @cache
@@ -44,7 +45,7 @@ def all_tasks() -> dict[str, TaskSpec]:
     """The shipped ones."""
     names = [info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")]
     modules = (importlib.import_module(f"{__name__}.{name}") for name in names)
-    return {module.TASK.name: module.TASK for module in modules}
+    return {module.TASK.name: module.TASK for module in modules if hasattr(module, "TASK")}
 
 
 def get_task(name: str, recorded: str | None = None, now: str | None = None) -> TaskSpec:
@@ -54,7 +55,7 @@ def get_task(name: str, recorded: str | None = None, now: str | None = None) -> 
     """
     if now is not None:
         return _expect(name, add_task_file(Path(now), given=True), now)
-    if is_task_file(name):
+    if is_path(name):
         return add_task_file(Path(name))
     if name in all_tasks():
         _check_not_installed_too(name)
@@ -86,7 +87,7 @@ def add_task_file(path: Path, *, given: bool = False) -> TaskSpec:
         )
     if known is not None and known.file not in (None, file) and (known.given or not given):
         raise UserError(f"{known.file} and {file} both call their task {task.name!r}; give one of them another name")
-    _own[task.name] = Own(task, file, given)
+    _own[task.name] = OwnTask(task, file, given)
     return task
 
 
@@ -128,7 +129,7 @@ def _installed(name: str) -> TaskSpec:
     task = checked_task(declared, where)
     if task.name != name:
         raise UserError(f"the entry point {name!r} of {where} leads to a task called {task.name!r}; give both the same name")
-    _own[name] = Own(task, None, given=False)
+    _own[name] = OwnTask(task, None, given=False)
     return task
 
 

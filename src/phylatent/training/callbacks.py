@@ -18,22 +18,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from phylatent.diagnostics.small import COLUMNS, SmallDiagnosis
 from phylatent.errors import Interrupted
+from phylatent.runs import CHECKPOINTS, checkpoints
 from phylatent.training.clock import Clock
 from phylatent.training.module import TrainingModule
 from phylatent.training.shares import INERT, inert
 from phylatent.training.validation import Validator
 
-CHECKPOINTS = "checkpoints"
 KEPT = 2
-
-
-def checkpoints(directory: Path) -> list[Path]:
-    """A run's checkpoints, oldest first."""
-    return sorted((directory / CHECKPOINTS).glob("step-*.ckpt"))
-
-
-def newest_checkpoint(directory: Path) -> Path | None:
-    return next(reversed(checkpoints(directory)), None)
 
 
 class Metrics(L.Callback):

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from phylatent.records import write_json
-from phylatent.training.directory import TIME, is_main
+from phylatent.runs import TIME
+from phylatent.training.storage import is_main
 
 
 class Clock:

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from phylatent import distributed
 from phylatent.data.stats import unroll
-from phylatent.draws import Draws, seeded_init
 from phylatent.models.encoders import encoder_settings, find_encoder
 from phylatent.models.world_model import WorldModel, WorldModelConfig
 from phylatent.objectives import TERMS
 from phylatent.objectives.psg import CIRCULAR
 from phylatent.objectives.term import PLACES, Dims, Sequences, Term
+from phylatent.randomness import Draws, seeded_init
 from phylatent.schema import Config, Normaliser
 from phylatent.schema.settings import SHARES
 from phylatent.tasks import get_task

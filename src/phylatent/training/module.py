@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from phylatent.data.windows import Batch
-from phylatent.draws import Draws
 from phylatent.errors import PhylatentError
+from phylatent.randomness import Draws
 from phylatent.schema import Config, TrainConfig
 from phylatent.training.graph import TrainingGraph
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from phylatent.training.directory import RESULT
+from phylatent.runs import RESULT
 
 
 @dataclass(frozen=True)

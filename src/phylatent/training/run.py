@@ -22,35 +22,38 @@ from rich.console import Console
 from rich.markup import escape
 from torch.utils.data import DataLoader
 
-from phylatent.composition import load_config, to_dict
+from phylatent.composition import load_config, save_config, to_dict
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, fit_statistics, split_episodes
 from phylatent.data.windows import StepSampler, Windows, as_it_is, steps_per_epoch
 from phylatent.diagnostics.small import make_small_diagnosis
 from phylatent.errors import Interrupted, UserError
+from phylatent.files import whole_directory
 from phylatent.machine import cores, peak_memory_gb, resolve_device
 from phylatent.objectives import TERMS
-from phylatent.records import data_path, provenance, write_json
-from phylatent.schema import Config, TaskSpec
-from phylatent.tasks import get_task
-from phylatent.training.callbacks import Checkpoints, Diagnosing, Metrics, Validation, newest_checkpoint
-from phylatent.training.clock import Clock
-from phylatent.training.directory import (
+from phylatent.records import provenance, write_json
+from phylatent.runs import (
     CONFIG,
+    MODEL,
     RESULT,
+    TENSORBOARD,
     check_data,
     check_free,
     claim,
+    data_path,
     default_directory,
-    export,
     go_on_command,
-    is_main,
+    newest_checkpoint,
 )
+from phylatent.schema import Config, TaskSpec
+from phylatent.tasks import get_task
+from phylatent.training.callbacks import Checkpoints, Diagnosing, Metrics, Validation
+from phylatent.training.clock import Clock
 from phylatent.training.graph import TrainingGraph, build, target_periods
 from phylatent.training.module import LossNotFinite, TrainingModule
-from phylatent.training.refinement import predictor_windows, refine_predictor
+from phylatent.training.predictor_steps import predictor_windows, refine_predictor
 from phylatent.training.result import TrainResult, read_result
-from phylatent.training.storage import AtomicCheckpointIO, CsvTables, load_checkpoint
+from phylatent.training.storage import AtomicCheckpointIO, CsvTables, is_main, load_checkpoint
 from phylatent.training.validation import Validator, make_validator
 
 
@@ -83,8 +86,10 @@ def train(config: Config, *, out: Path | None = None, resume: bool = False) -> T
         check_free(directory)
     prepared = prepare(config)
     # With several processes Lightning starts this very command again for each: only the first one claims the directory.
-    owner = claim(directory, config, resume=resume) if is_main() else contextlib.nullcontext()
+    owner = claim(directory, resume=resume) if is_main() else contextlib.nullcontext()
     with owner:
+        if is_main() and not (directory / CONFIG).exists():
+            save_config(config, directory / CONFIG)
         return _fit(prepared, directory, started)
 
 
@@ -207,7 +212,8 @@ def _finish(prepared: Prepared, result: TrainResult) -> None:
     shared["config"] = {name: value for name, value in made["config"].items() if name not in ("data", "task_file")}
     model = prepared.graph.world_model
     model.config = model._hub_mixin_config = replace(model.config, split=prepared.split.to_dict(), provenance=shared)
-    export(model, result.directory)
+    with whole_directory(result.directory / MODEL, replace=True) as folder:
+        model.save_pretrained(folder)
     chosen = {"commit": made["commit"], "predictor_steps": config.train.predictor_steps, "trials": config.train.trials}
     record = asdict(result) | {"directory": result.directory.name} | chosen | {"provenance": made}
     write_json(result.directory / RESULT, record)
@@ -244,7 +250,7 @@ def _trainer(
         precision = "bf16" if device == "cuda" else "fp32"
     loggers: list[Logger] = [
         CsvTables(directory, first_step),
-        TensorBoardLogger(directory, name="", version="tensorboard"),
+        TensorBoardLogger(directory, name="", version=TENSORBOARD),
     ]
     if config.train.wandb:
         from lightning.pytorch.loggers import WandbLogger

@@ -15,8 +15,13 @@ from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from phylatent.errors import UserError
-from phylatent.records import atomic
-from phylatent.training.directory import is_main
+from phylatent.files import atomic
+from phylatent.runs import TRAIN_TABLE, VALIDATION_TABLE
+
+
+def is_main() -> bool:
+    """Whether this process writes: of several that train together the first one, known before they have met."""
+    return getattr(rank_zero_only, "rank", None) in (0, None)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -52,7 +57,7 @@ class CsvTables(Logger):
     Lightning's own CSV logger deletes the file of the run it resumes; this one keeps it up to the step it resumes from.
     """
 
-    FILES: ClassVar = {"train": "train.csv", "val": "validation.csv"}
+    FILES: ClassVar = {"train": TRAIN_TABLE, "val": VALIDATION_TABLE}
 
     def __init__(self, directory: Path, first_step: int) -> None:
         super().__init__()

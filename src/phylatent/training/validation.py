@@ -19,8 +19,8 @@ from phylatent import distributed
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split, episode_rows
 from phylatent.data.windows import Windows, validation_batches
-from phylatent.draws import Draws, derive_seed
 from phylatent.models.blocks import batch_statistics_only
+from phylatent.randomness import Draws, derive_seed
 from phylatent.schema import Config, PhysicalTarget, TaskSpec
 from phylatent.training.graph import TrainingGraph
 from phylatent.training.readout import Rows, readout

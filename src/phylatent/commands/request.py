@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from phylatent.errors import UserError
-from phylatent.task_files import is_task_file
+from phylatent.own_files import is_path
 
+if TYPE_CHECKING:
+    from phylatent.schema import Config
+
+Runs = Annotated[list[str] | None, typer.Argument(metavar="RUN... [KEY=VALUE]...", show_default=False)]
+Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
+Sources = Annotated[list[str] | None, typer.Argument(metavar="SOURCE [KEY=VALUE]...", show_default=False)]
 COMMAND_KEYS = ("out", "resume", "config")
 CHOICES = ("task", "preset", "variant")
 
@@ -28,7 +37,7 @@ class Request:
     def task_file(self) -> str | None:
         """The file of a user's own task, where `task=` names one."""
         named = self.choices.get("task", "")
-        return named if is_task_file(named) else None
+        return named if is_path(named) else None
 
     @property
     def other_choices(self) -> list[str]:
@@ -75,6 +84,47 @@ def parse(arguments: Sequence[str]) -> Request:
 def refuse_plain(request: Request, command: str) -> None:
     if request.plain:
         raise UserError(f"{command} takes key=value arguments only; found {request.plain[0]!r}")
+
+
+def one_source(request: Request, command: str) -> str:
+    """The one thing without `=` that a command is about."""
+    if len(request.plain) != 1:
+        raise UserError(f"{command} takes one source; found {len(request.plain)}: phylatent {command} --help shows an example")
+    return request.plain[0]
+
+
+def only(request: Request, command: str, allowed: tuple[str, ...], *, task: bool = False) -> dict[str, str]:
+    """The settings of a command that has few of its own; anything else would do nothing."""
+    given = {key: value for key, _, value in (text.partition("=") for text in request.overrides)}
+    other = [*(key for key in given if key not in allowed), *(key for key in request.choices if key != "task" or not task)]
+    if other or request.seeds or request.config or request.resume:
+        takes = ", ".join(f"{key}=" for key in (*(("task",) if task else ()), *allowed, "out"))
+        raise UserError(f"{command} takes {takes} and nothing else" + (f"; found {', '.join(other)}" if other else ""))
+    return given
+
+
+def judging(request: Request) -> dict[str, Any]:
+    """What `diagnose` and `plan` take: what to judge, where to write, and settings of the judging."""
+    if request.resume or request.config or {"task", "variant"} & set(request.other_choices):
+        raise UserError("a model says itself what its task and variant are; name it, and give preset=, data=, out= or settings")
+    return {
+        "sources": request.plain,
+        "overrides": request.overrides,
+        "seeds": request.seeds,
+        "preset": request.choices.get("preset"),
+        "task": request.task_file,
+        "out": request.out,
+    }
+
+
+def configurations(request: Request) -> list[Config]:
+    """What the request means, resolved and checked: one configuration for each seed."""
+    from phylatent.composition import compose, load_config
+
+    seeds = [[f"seed={seed}"] for seed in request.seeds] or [[]]
+    if request.config is not None:
+        return [load_config(request.config, [*request.overrides, *seed], request.task_file) for seed in seeds]
+    return [compose(**request.choices, overrides=[*request.overrides, *seed]) for seed in seeds]
 
 
 def _seeds(text: str) -> tuple[int, ...]:

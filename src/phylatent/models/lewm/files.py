@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from phylatent.errors import UserError
-from phylatent.models.lewm_config import variant_of
-from phylatent.subjects import HUB_ID, OURS, run_directory
+from phylatent.models.lewm.config import variant_of
+from phylatent.models.load import HUB_ID, OURS
+from phylatent.runs import run_directory
 
 CONFIG, WEIGHTS, BESIDE = "config.json", "weights.pt", "phylatent.json"
 """A checkpoint in LeWM's layout; `phylatent.json` keeps what that layout has no place for."""

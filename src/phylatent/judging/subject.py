@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import hf_hub_download
-
 from phylatent.composition import compose, known_keys, load_config
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, split_episodes
-from phylatent.errors import PhylatentError, UserError
-from phylatent.models.lewm_config import is_lewm
+from phylatent.errors import UserError
+from phylatent.machine import resolve_device
+from phylatent.models.load import load_model, weights_hash
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.svic import seen_in_training
-from phylatent.records import data_path, home
+from phylatent.runs import CONFIG, data_path, judged_directory, run_directory
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig, TaskSpec
 from phylatent.tasks import get_task
-from phylatent.training.directory import CONFIG, MODEL
 
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-OURS = "model.safetensors"
-"""The weights in a model directory of ours."""
+Sources = Sequence[str | Path]
 SECTIONS = {"diagnose": DiagnoseConfig, "plan": PlanConfig}
 BESIDE = ("data", "device")
 """Keys that mean something to every judging command."""
@@ -143,72 +136,6 @@ def judging_overrides(overrides: Sequence[str], section: str, seeds: Sequence[in
     return found
 
 
-def judged_directory(name: str) -> Path:
-    """Where the records of a model without a run directory go."""
-    return home() / "runs" / f"judged-{name}"
-
-
-def records_of(source: str | Path) -> Path:
-    """The directory that holds the records about a source: its own, its run's, or where judging put them."""
-    place = Path(source).expanduser()
-    run = run_directory(place)
-    if run is not None or (place.is_dir() and not (place / "config.json").is_file()):
-        return run or place
-    return judged_directory(place.name)
-
-
-def weights_hash(model: WorldModel) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def run_directory(place: Path) -> Path | None:
-    """The run that a directory is, or belongs to."""
-    if (place / CONFIG).is_file():
-        return place
-    return place.parent if place.name == MODEL and (place.parent / CONFIG).is_file() else None
-
-
-def load_model(source: str) -> WorldModel:
-    """The model of a run directory, a model directory or a Hub id."""
-    place = Path(source).expanduser()
-    run = run_directory(place)
-    if run is not None:
-        if not (run / MODEL).is_dir():
-            raise UserError(f"{run} has no exported model yet; finish its training: phylatent train out={run} resume=true")
-        return WorldModel.from_pretrained(run / MODEL)
-    if place.is_dir():
-        if not (place / "config.json").is_file():
-            raise UserError(f"{source} is neither a run directory (no {CONFIG}) nor a model directory (no config.json)")
-        if not (place / OURS).is_file():
-            _refuse_lewm(source, place / "config.json")
-        return WorldModel.from_pretrained(place)
-    if place.exists() or not HUB_ID.fullmatch(source):
-        raise UserError(f"{source} is not a run directory, not a model directory, and not a Hub id like owner/name")
-    try:
-        _refuse_lewm(source, Path(hf_hub_download(source, "config.json")))
-        return WorldModel.from_pretrained(source)
-    except PhylatentError:
-        raise
-    except Exception as error:
-        raise UserError(
-            f"there is no directory {source}, and as a Hub id it could not be loaded: {' '.join(str(error).split())[:200]}"
-        ) from error
-
-
-def _refuse_lewm(source: str, config: Path) -> None:
-    """LeWM's layout shares a file name with ours; what it lacks for being judged, `import` adds."""
-    try:
-        described = json.loads(config.read_text())
-    except ValueError:
-        return
-    if isinstance(described, dict) and is_lewm(described):
-        raise UserError(f"{source} is a LeWM checkpoint; import it first: phylatent import {source} task=… data=…")
-
-
 def _trained(model: WorldModel) -> Mapping[str, Any]:
     """The configuration it was trained with, as far as it says."""
     return (model.config.provenance or {}).get("config") or {}
@@ -231,3 +158,32 @@ def _split(model: WorldModel, episodes: Episodes, config: Config) -> Split:
             "does not apply; give data= with the file it was trained on"
         )
     return Split.from_dict(model.config.split)
+
+
+def load_subjects(
+    sources: Sources, overrides: Sequence[str], *, preset: str | None, task: str | None, out: Path | None
+) -> list[Subject]:
+    """Each source, on the device it is to be judged on; all of them share task, data and held-out episodes."""
+    if not sources:
+        raise UserError("name what to judge: a run directory, a model directory, or a Hub id")
+    subjects: list[Subject] = []
+    for source in sources:
+        place = out / Path(source).name if out is not None and len(sources) > 1 else out
+        subject = load_subject(str(source), overrides=overrides, preset=preset, task_file=task, out=place)
+        if subjects:
+            _check_comparable(subjects[0], subject)
+        subject.model.to(resolve_device(subject.config.device))
+        subjects.append(subject)
+    if len({subject.directory.resolve() for subject in subjects}) < len(subjects):
+        raise UserError("the same run is named twice, or two of them would write to the same place")
+    return subjects
+
+
+def _check_comparable(first: Subject, other: Subject) -> None:
+    same = first.task.name == other.task.name and first.split == other.split
+    same = same and first.model.config.clip == other.model.config.clip
+    if not same or first.episodes.fingerprint() != other.episodes.fingerprint():
+        raise UserError(
+            f"{other.name} and {first.name} do not share their task, data, clips and held-out episodes, so they cannot be "
+            "judged on the same ones; call the command once for each"
+        )

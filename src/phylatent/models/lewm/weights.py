@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from phylatent.errors import UserError
-from phylatent.models.lewm_config import infer_config
+from phylatent.models.lewm.config import infer_config
 from phylatent.models.world_model import WorldModel
 
 AROUND = {

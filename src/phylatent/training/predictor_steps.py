@@ -18,11 +18,11 @@ from torch import Tensor
 
 from phylatent import distributed
 from phylatent.data.windows import StepSampler, Windows, steps_per_epoch
-from phylatent.draws import Draws, derive_seed
 from phylatent.errors import UserError
 from phylatent.objectives import TERMS
 from phylatent.objectives.rollout import Rollout
 from phylatent.objectives.term import OpenLoop, Sequences
+from phylatent.randomness import Draws, derive_seed
 from phylatent.schema import ClipConfig, Config
 from phylatent.training.graph import TrainingGraph
 from phylatent.training.module import rate_factor, stop_unless_finite

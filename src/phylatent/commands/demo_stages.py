@@ -1,4 +1,4 @@
-"""The main job in one command: collect TwoRooms, train `lewm` and `phylatent-plus` with one budget, judge both, show a page.
+"""The stages of `phylatent demo`: collect TwoRooms, train `lewm` and `phylatent-plus` with one budget, judge both, show a page.
 
 A stage that is done is not done again when the command is run again.
 """
@@ -17,17 +17,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from phylatent.collection import collect
+from phylatent.commands.collect import collect
+from phylatent.commands.report import report
+from phylatent.commands.request import Request
+from phylatent.commands.screen import bars, say
+from phylatent.commands.tables import percent
 from phylatent.composition import compose, to_dict
 from phylatent.errors import UserError
-from phylatent.judging import diagnose, plan, report
+from phylatent.judging.diagnose import diagnose
+from phylatent.judging.plan import plan
 from phylatent.machine import peak_memory_gb
-from phylatent.records import home, provenance, split_of, split_words, write_json
-from phylatent.request import Request
+from phylatent.records import provenance, split_of, split_words, write_json
+from phylatent.runs import CONFIG, default_directory, home
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig
-from phylatent.tables import percent
 from phylatent.tasks import get_task
-from phylatent.training.directory import CONFIG, default_directory
 from phylatent.training.run import TrainResult, resumed_config, train, with_data_path
 
 TASK = "tworooms"
@@ -81,14 +84,15 @@ def run_demo(request: Request, console: Console) -> Path:
         console.print(f"[yellow]{NOT_REAL}[/]", soft_wrap=True)
 
     stages = Stages(console)
-    stages("collect", lambda: collect(configs["lewm"], console=console))
+    stages("collect", lambda: collect(configs["lewm"], screen=console))
     results = {}
     for variant, config in configs.items():
         results[variant] = stages(f"train {variant}", partial(_train_or_go_on, config))
     runs = [default_directory(config) for config in configs.values()]
-    given: dict[str, Any] = {"preset": preset, "quick": quick, "out": out, "tables": False, "console": console}
-    rates = stages("diagnose", lambda: diagnose(runs, overrides=_of("diagnose", judging), **given))
-    success = stages("plan", lambda: plan(runs, overrides=_of("plan", judging), **given))
+    given: dict[str, Any] = {"preset": preset, "quick": quick, "out": out, "say": say}
+    with bars(console) as progress:
+        rates = stages("diagnose", lambda: diagnose(runs, overrides=_of("diagnose", judging), progress=progress, **given))
+        success = stages("plan", lambda: plan(runs, overrides=_of("plan", judging), progress=progress, **given))
     page = stages("report", lambda: report([out / run.name for run in runs], out=out))
 
     _show(results, rates, [record["paper"] for record in success], console)

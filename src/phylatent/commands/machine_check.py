@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from phylatent.machine import cores, resolve_device
-from phylatent.records import home, provenance, write_json
+from phylatent.records import provenance, write_json
+from phylatent.runs import home
 from phylatent.schema import TaskSpec
 from phylatent.simulator import Simulator, prepare_renderer
 from phylatent.tasks import all_tasks
@@ -110,7 +111,7 @@ def _optional(package: str, use: str, advice: str) -> Finding:
     return Finding(package, "installed" if there else "not installed", there, f"for {use}: {advice}", needed=False)
 
 
-def run_doctor(console: Console, out: Path | None) -> bool:
+def check_machine(console: Console, out: Path | None) -> bool:
     """Show the findings; true when nothing that is needed is missing."""
     findings = examine()
     table = Table(title="phylatent doctor")

@@ -1,0 +1,37 @@
+"""`phylatent train`: a variant trained, and its world model exported."""
+
+from __future__ import annotations
+
+from phylatent.commands.request import Keys, configurations, parse, refuse_plain
+from phylatent.commands.screen import console, show_path, speaks
+from phylatent.errors import UserError
+
+EXAMPLE = "phylatent train task=tworooms preset=laptop variant=phylatent seed=0"
+
+
+def command(keys: Keys = None) -> None:
+    """Train a variant and export its world model. `out=DIR resume=true` continues a run."""
+    request = parse(keys or [])
+    refuse_plain(request, "train")
+    if request.resume:
+        if request.config or request.other_choices or request.seeds:
+            raise UserError("a resumed run keeps its own configuration: give out=DIR resume=true and nothing else")
+        if request.out is None:
+            raise UserError("resume=true needs out=DIR, the directory of the run to continue")
+        from phylatent.training.run import resumed_config
+
+        configs = [resumed_config(request.out, request.overrides, request.task_file)]
+    else:
+        configs = configurations(request)
+
+    from phylatent.training.run import train
+
+    for config in configs:
+        directory = request.out
+        if directory is not None and len(configs) > 1:
+            directory = directory / f"seed{config.seed}"
+        result = train(config, out=directory, resume=request.resume)
+        if speaks():
+            shown = "  ".join(f"{name} {value:.4g}" for name, value in result.validation.items())
+            console.print(f"validation after {result.steps} steps: {shown}", highlight=False)
+            show_path("model", result.directory / "model")

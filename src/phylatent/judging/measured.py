@@ -1,0 +1,52 @@
+"""A record is not made twice, and never overwritten: what decides its numbers is kept in it as its key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from phylatent.errors import UserError
+from phylatent.judging.subject import Subject
+from phylatent.schema import HELD_OUT, DiagnoseConfig, PlanConfig
+
+Say = Callable[[str], None]
+FREE = ("workers", "chunk", "every", "filmstrips", "video", "protocol", "policy")
+"""Settings that change no number in a record of one protocol."""
+
+
+def record_key(subject: Subject, settings: DiagnoseConfig | PlanConfig) -> dict[str, Any]:
+    """What decides a record's numbers: where it is unchanged, the record stands."""
+    decisive = {name: value for name, value in asdict(settings).items() if name not in FREE}
+    side = subject.split.side(settings.split)
+    facts: dict[str, Any] = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "split": side.name}
+    facts["episodes"] = hashlib.sha256(repr(side.episodes).encode()).hexdigest()
+    if isinstance(settings, DiagnoseConfig) and settings.protocol == "paper" and subject.task.severities:
+        facts["severities"] = dict(subject.task.severities)
+    return json.loads(json.dumps(decisive | facts))
+
+
+def _as_today(key: Mapping[str, Any]) -> dict[str, Any]:
+    """The key of a record that an earlier version made of a two-way split."""
+    if "held_out" not in key:
+        return dict(key)
+    rest = {name: value for name, value in key.items() if name != "held_out"}
+    return rest | {"split": HELD_OUT, "episodes": key["held_out"]}
+
+
+def is_measured(path: Path, key: Mapping[str, Any], say: Say) -> bool:
+    """Whether the record is there with this key; one with another key is an error, and stays as it is."""
+    if not path.is_file():
+        return False
+    found = _as_today(json.loads(path.read_text()).get("key") or {})
+    changes = [name for name in {**found, **key} if found.get(name) != key.get(name)]
+    if changes:
+        raise UserError(
+            f"{path} holds a measurement with other settings ({', '.join(changes)}); nothing was overwritten: "
+            "give out= another directory, or move that one away"
+        )
+    say(f"already measured: {path}")
+    return True

@@ -1,0 +1,125 @@
+"""`plan`: how often models reach their goals in the real environment, on the same start/goal lists for all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from phylatent.errors import PhylatentError, UserError
+from phylatent.files import atomic
+from phylatent.judging.diagnose import Progress
+from phylatent.judging.measured import Say, is_measured, record_key
+from phylatent.judging.subject import Sources, Subject, judging_overrides, load_subjects
+from phylatent.planning.closed_loop import Trajectory
+from phylatent.planning.evaluate import Course, lay_out, run_policies
+from phylatent.planning.films import Bank, filmstrips, write_video
+from phylatent.planning.planner import Planner
+from phylatent.planning.readout import fit_readout
+from phylatent.planning.record import outcomes, summarise
+from phylatent.records import provenance, write_json
+from phylatent.runs import PAIRS, RESULT, ROLLOUTS, VIDEOS, copy_training, planning_folder
+from phylatent.schema import PlanConfig
+
+
+def plan(
+    sources: Sources,
+    *,
+    overrides: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    preset: str | None = None,
+    task: str | None = None,
+    out: Path | None = None,
+    quick: bool = False,
+    progress: Progress = lambda *_: None,
+    say: Say = lambda _: None,
+) -> list[dict[str, dict[str, Any]]]:
+    """Success of each model, and of the policies it is compared with, on the same start/goal lists: protocol → record.
+
+    `task` and `quick` are as in `diagnose`.
+    """
+    subjects = load_subjects(sources, judging_overrides(overrides, "plan", seeds), preset=preset, task=task, out=out)
+    settings = subjects[0].config.plan
+    shared: dict[tuple[str, ...], dict[str, list[Trajectory]]] = {}
+    records = []
+    for subject in subjects:
+        folders = {protocol: planning_folder(subject.directory, protocol) for protocol in settings.protocol}
+        key = record_key(subject, settings)
+        missing = tuple(p for p, folder in folders.items() if not _is_planned(folder, key, settings, say))
+        if missing:
+            chosen = replace(settings, protocol=missing)
+            course = lay_out(subject.task, subject.episodes, subject.split, chosen, subject.model.config.clip.stride)
+            # What needs no model is the same for every model on this course.
+            results = dict(shared.get(missing, {}))
+            results |= _run(course, subject, [name for name in course.settings.policy if name not in results], progress)
+            shared[missing] = {name: found for name, found in results.items() if name != "model"}
+            if subject.run is not None:
+                copy_training(subject.run, subject.directory)
+            for protocol in missing:
+                record = summarise(course, protocol, results)
+                extra = {"model": subject.facts, "key": key, "quick": quick, "provenance": provenance()}
+                record["data"]["name"] = subject.episodes.path.name
+                _write_films(course, protocol, results.get("model"), subject, folders[protocol])
+                course.lists[protocol].save(folders[protocol] / PAIRS)
+                write_json(folders[protocol] / RESULT, record | extra)
+        records.append({p: json.loads((folder / RESULT).read_text()) for p, folder in folders.items()})
+    return records
+
+
+def _is_planned(folder: Path, key: Mapping[str, Any], settings: PlanConfig, say: Say) -> bool:
+    """Whether all that is asked for is there; a record that has less is neither overwritten nor passed off as it."""
+    if not is_measured(folder / RESULT, key, say):
+        return False
+    has = json.loads((folder / RESULT).read_text())["policies"]
+    lacking = [name for name in settings.policy if name not in has and name != "expert"]
+    if lacking or (settings.video and not (folder / VIDEOS).is_dir()):
+        what = f"policy {', '.join(lacking)}" if lacking else "videos"
+        raise UserError(f"{folder} was measured without {what}; nothing was overwritten: give out= another directory")
+    return True
+
+
+def _run(course: Course, subject: Subject, policies: Sequence[str], progress: Progress) -> dict[str, list[Trajectory]]:
+    total, done = len(policies) * len(course.starts), 0
+
+    def on_episode() -> None:
+        nonlocal done
+        done += 1
+        progress(f"plan {subject.name}", "episodes", done, total)
+
+    progress(f"plan {subject.name}", "episodes", 0, total)
+    model = subject.model if "model" in policies else None
+    try:
+        readout = _readout(subject) if model is not None and course.settings.cost == "readout" else None
+        return run_policies(policies, course, model=model, readout_DS=readout, on_episode=on_episode)
+    except PhylatentError as error:
+        raise type(error)(f"{subject.name}: {error}; what was measured before it is kept") from error
+
+
+def _readout(subject: Subject) -> Tensor:
+    return fit_readout(Planner(subject.model).encode, subject.task, subject.episodes, subject.split)
+
+
+def _write_films(
+    course: Course, protocol: str, trajectories: Sequence[Trajectory] | None, subject: Subject, folder: Path
+) -> None:
+    """Of the filmed episodes of this protocol's list: filmstrips for the report, and the videos asked for."""
+    if trajectories is None or not (course.settings.filmstrips or course.settings.video):
+        return
+    mine, scored = course.of(protocol, trajectories), outcomes(course, protocol, trajectories)
+    starts = course.starts_of(protocol)
+    filmed = [i for i, (start, t) in enumerate(zip(starts, mine, strict=True)) if start.film != "none" and t.frames]
+    for i in [i for i in filmed if starts[i].film == "all"][: course.settings.video]:
+        outcome = "solved" if scored[i].success else "failed"
+        write_video(folder / VIDEOS / f"pair{i:03d}-{outcome}.webp", starts[i], mine[i], scored[i])
+    filmed = filmed[: course.settings.filmstrips]
+    if filmed:
+        bank = Bank(Planner(subject.model), subject.episodes, course.side)
+        strips = [(i, starts[i], mine[i], scored[i]) for i in filmed]
+        arrays = filmstrips(strips, bank, course.settings, course.stride)
+        with atomic(folder / ROLLOUTS) as temporary, temporary.open("wb") as handle:
+            np.savez_compressed(handle, allow_pickle=False, **arrays)

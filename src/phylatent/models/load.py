@@ -1,0 +1,65 @@
+"""A model from where it lies: a run directory, a model directory or a Hub id."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from huggingface_hub import hf_hub_download
+
+from phylatent.errors import PhylatentError, UserError
+from phylatent.models.lewm.config import is_lewm
+from phylatent.models.world_model import WorldModel
+from phylatent.runs import CONFIG, MODEL, run_directory
+
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+OURS = "model.safetensors"
+"""The weights in a model directory of ours."""
+
+
+def weights_hash(model: WorldModel) -> str:
+    """Of names and values: two models with the same hash are the same."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def load_model(source: str) -> WorldModel:
+    """The model of a run directory, a model directory or a Hub id."""
+    place = Path(source).expanduser()
+    run = run_directory(place)
+    if run is not None:
+        if not (run / MODEL).is_dir():
+            raise UserError(f"{run} has no exported model yet; finish its training: phylatent train out={run} resume=true")
+        return WorldModel.from_pretrained(run / MODEL)
+    if place.is_dir():
+        if not (place / "config.json").is_file():
+            raise UserError(f"{source} is neither a run directory (no {CONFIG}) nor a model directory (no config.json)")
+        if not (place / OURS).is_file():
+            _refuse_lewm(source, place / "config.json")
+        return WorldModel.from_pretrained(place)
+    if place.exists() or not HUB_ID.fullmatch(source):
+        raise UserError(f"{source} is not a run directory, not a model directory, and not a Hub id like owner/name")
+    try:
+        _refuse_lewm(source, Path(hf_hub_download(source, "config.json")))
+        return WorldModel.from_pretrained(source)
+    except PhylatentError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"there is no directory {source}, and as a Hub id it could not be loaded: {' '.join(str(error).split())[:200]}"
+        ) from error
+
+
+def _refuse_lewm(source: str, config: Path) -> None:
+    """LeWM's layout shares a file name with ours; what it lacks for being judged, `import` adds."""
+    try:
+        described = json.loads(config.read_text())
+    except ValueError:
+        return
+    if isinstance(described, dict) and is_lewm(described):
+        raise UserError(f"{source} is a LeWM checkpoint; import it first: phylatent import {source} task=… data=…")

@@ -1,0 +1,145 @@
+"""A run directory: what it holds, when each part is written, who may write to it, and where the records about a model lie.
+
+config.yaml  run.json  time.json  train.csv  validation.csv  tensorboard/  checkpoints/     while it trains
+model/  result.json                                                                         once it is finished
+diagnostics/<protocol>.json, .npz                                                           once it is diagnosed
+planning/<protocol>/result.json, pairs.json, rollouts.npz, videos/                          once it has planned
+training/                                       copies of its tables, where the records lie elsewhere than the run
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from phylatent.errors import UserError
+from phylatent.files import atomic, locked, remove_partials
+from phylatent.records import write_json
+from phylatent.schema import Config
+
+CONFIG, DATA, TIME = "config.yaml", "run.json", "time.json"
+TRAIN_TABLE, VALIDATION_TABLE = "train.csv", "validation.csv"
+CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
+MODEL, RESULT = "model", "result.json"
+DIAGNOSTICS, PLANNING = "diagnostics", "planning"
+PAIRS, ROLLOUTS, VIDEOS = "pairs.json", "rollouts.npz", "videos"
+TRAINING = "training"
+TRAINING_FILES = (CONFIG, TRAIN_TABLE, VALIDATION_TABLE, RESULT)
+"""What a page shows of a training, and so what records take along that lie elsewhere."""
+
+
+def home() -> Path:
+    """Where `runs/` and `data/` live: $PHYLATENT_HOME, or the working directory."""
+    return Path(os.environ.get("PHYLATENT_HOME") or ".")
+
+
+def data_path(config: Config) -> Path:
+    """The data file of a configuration: `data=`, or where `collect` puts it."""
+    return Path(config.data).expanduser() if config.data else home() / "data" / f"{config.task}-{config.preset}.h5"
+
+
+def default_directory(config: Config) -> Path:
+    """Where a training writes unless it is told otherwise."""
+    return home() / "runs" / f"{config.task}-{config.preset}-{config.variant}-seed{config.seed}"
+
+
+def judged_directory(name: str) -> Path:
+    """Where the records of a model without a run directory go."""
+    return home() / "runs" / f"judged-{name}"
+
+
+def run_directory(place: Path) -> Path | None:
+    """The run that a directory is, or belongs to."""
+    if (place / CONFIG).is_file():
+        return place
+    return place.parent if place.name == MODEL and (place.parent / CONFIG).is_file() else None
+
+
+def records_of(source: str | Path) -> Path:
+    """The directory that holds the records about a source: its own, its run's, or where judging put them."""
+    place = Path(source).expanduser()
+    run = run_directory(place)
+    if run is not None or (place.is_dir() and not (place / "config.json").is_file()):
+        return run or place
+    return judged_directory(place.name)
+
+
+def diagnosis_file(directory: Path, protocol: str) -> Path:
+    return directory / DIAGNOSTICS / f"{protocol}.json"
+
+
+def planning_folder(directory: Path, protocol: str) -> Path:
+    """It holds `result.json`, the pairs, and what is shown of the episodes."""
+    return directory / PLANNING / protocol
+
+
+def training_files(directory: Path) -> Path:
+    """Where the tables of the training lie: in the run itself, or beside records that lie elsewhere."""
+    copied = directory / TRAINING
+    return copied if copied.is_dir() else directory
+
+
+def copy_training(run: Path, directory: Path) -> None:
+    """Records elsewhere than in the run come with what the run says of its training, so that a page can show it."""
+    if run.resolve() == directory.resolve():
+        return
+    for name in TRAINING_FILES:
+        target = directory / TRAINING / name
+        if (run / name).is_file() and not target.exists():
+            with atomic(target) as temporary:
+                shutil.copyfile(run / name, temporary)
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """A run's checkpoints, oldest first."""
+    return sorted((directory / CHECKPOINTS).glob("step-*.ckpt"))
+
+
+def newest_checkpoint(directory: Path) -> Path | None:
+    return next(reversed(checkpoints(directory)), None)
+
+
+def go_on_command(directory: Path) -> str:
+    """What to type to continue the run in a directory."""
+    return f"phylatent train out={shlex.quote(str(directory))} resume=true"
+
+
+@contextlib.contextmanager
+def claim(directory: Path, *, resume: bool) -> Iterator[None]:
+    """Take the directory for this run; it is an error if another run has it, finished or not, or is writing to it."""
+    if not resume:
+        check_free(directory)
+    busy = f"another process is training in {directory}; wait for it, or choose another out="
+    with locked(directory, ".lock", busy=busy, elsewhere="choose another out="):
+        for place in (directory, directory / CHECKPOINTS, directory / DIAGNOSTICS):
+            remove_partials(place)
+        yield
+
+
+def check_free(directory: Path) -> None:
+    """An error if there is anything that a new run could overwrite."""
+    if directory.is_dir() and any(directory.iterdir()):
+        holds_run = (directory / CONFIG).exists()
+        what = "holds a run" if holds_run else "is not empty"
+        continued = f", or continue it with: {go_on_command(directory)}" if holds_run else ""
+        raise UserError(f"{directory} {what} and will not be overwritten; choose another out=, or delete it{continued}")
+
+
+def check_data(directory: Path, facts: dict[str, Any]) -> None:
+    """Remember what data the run trains on, and refuse to continue it on other data."""
+    record = directory / DATA
+    if record.exists():
+        before = json.loads(record.read_text())["data"]
+        if before["fingerprint"] != facts["fingerprint"]:
+            raise UserError(
+                f"the data in {facts['name']} is not what the run in {directory} was trained on "
+                f"({before['name']}, {before['episodes']} episodes); give it that data again, or start a new run with out="
+            )
+        return
+    write_json(record, {"data": facts})
