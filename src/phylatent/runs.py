@@ -96,13 +96,21 @@ def copy_training(run: Path, directory: Path) -> None:
                 shutil.copyfile(run / name, temporary)
 
 
-def checkpoints(directory: Path) -> list[Path]:
-    """A run's checkpoints, oldest first."""
-    return sorted((directory / CHECKPOINTS).glob("step-*.ckpt"))
+JOINT, PREDICTOR = "step", "predictor"
+"""A training's two stages, by the names of their checkpoints."""
 
 
-def newest_checkpoint(directory: Path) -> Path | None:
-    return next(reversed(checkpoints(directory)), None)
+def checkpoint_file(directory: Path, stage: str, step: int) -> Path:
+    return directory / CHECKPOINTS / f"{stage}-{step:08d}.ckpt"
+
+
+def checkpoints(directory: Path, stage: str = JOINT) -> list[Path]:
+    """A run's checkpoints of one stage, oldest first."""
+    return sorted((directory / CHECKPOINTS).glob(f"{stage}-*.ckpt"))
+
+
+def newest_checkpoint(directory: Path, stage: str = JOINT) -> Path | None:
+    return next(reversed(checkpoints(directory, stage)), None)
 
 
 def go_on_command(directory: Path) -> str:

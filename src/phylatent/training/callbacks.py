@@ -18,9 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from phylatent.diagnostics.small import COLUMNS, SmallDiagnosis
 from phylatent.errors import Interrupted
-from phylatent.runs import CHECKPOINTS, checkpoints
+from phylatent.runs import checkpoint_file, checkpoints
 from phylatent.training.clock import Clock
-from phylatent.training.module import TrainingModule
+from phylatent.training.module import StepModule
 from phylatent.training.shares import INERT, inert
 from phylatent.training.validation import Validator
 
@@ -38,12 +38,12 @@ class Metrics(L.Callback):
         self.progress: Progress | None = None
 
     def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        assert isinstance(module, TrainingModule)
+        assert isinstance(module, StepModule)
         self.started, self.first_step = time.perf_counter(), trainer.global_step
         if not trainer.is_global_zero:
             return
         self.progress = Progress(
-            TextColumn("train"),
+            TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
@@ -51,19 +51,20 @@ class Metrics(L.Callback):
             console=self.console,
             transient=True,
         )
-        self.task = self.progress.add_task("train", total=module.total_steps, completed=trainer.global_step, losses="")
+        done, total = trainer.global_step, module.total_steps
+        self.task = self.progress.add_task(module.title, total=total, completed=done, losses="")
         self.progress.start()
 
     def on_train_batch_end(
         self, trainer: L.Trainer, module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        assert isinstance(module, TrainingModule)
+        assert isinstance(module, StepModule)
         step = trainer.global_step
         speed = self.clips_per_step * (step - self.first_step) / (time.perf_counter() - self.started)
         if step % self.every == 0:
-            values = module.latest | module.balanced_weights() | {"lr": module.rate, "clips_per_second": speed}
+            values = module.table_row() | module.balanced_weights() | {"lr": module.rate, "clips_per_second": speed}
             for logger in trainer.loggers:
-                logger.log_metrics({f"train/{name}": value for name, value in values.items()}, step)
+                logger.log_metrics({f"train/{name}": value for name, value in values.items()}, module.offset + step)
         if self.progress is not None:
             losses = " ".join(f"{name} {value:.3g}" for name, value in module.latest.items())
             self.progress.update(self.task, completed=step, losses=f"{speed:.0f} clips/s  {losses}")
@@ -87,7 +88,7 @@ class Diagnosing:
     every: int
     diagnosis: SmallDiagnosis | None
 
-    def __call__(self, module: TrainingModule, due: bool) -> dict[str, float]:
+    def __call__(self, module: StepModule, due: bool) -> dict[str, float]:
         """A table has the same columns in every row: NaN where nothing was diagnosed."""
         if due and self.diagnosis is not None:
             return self.diagnosis(module.graph.world_model)
@@ -109,7 +110,7 @@ class Validation(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        assert isinstance(module, TrainingModule)
+        assert isinstance(module, StepModule)
         step = trainer.global_step
         diagnose = self.diagnosing is not None and (step % self.diagnosing.every == 0 or step == module.total_steps)
         if step % self.every and step < module.total_steps and not diagnose:
@@ -118,9 +119,9 @@ class Validation(L.Callback):
         if self.diagnosing is not None:
             self.last |= self.diagnosing(module, diagnose)
         for logger in trainer.loggers:
-            logger.log_metrics({f"val/{name}": value for name, value in self.last.items()}, step)
+            logger.log_metrics({f"val/{name}": value for name, value in self.last.items()}, module.offset + step)
         shown = "  ".join(f"{name} {value:.4g}" for name, value in self.last.items() if not name.startswith("share/"))
-        self.say(f"step {step}/{module.total_steps}, validation: {shown}")
+        self.say(f"{module.label} {step}/{module.total_steps}, validation: {shown}")
         if idle := inert(self.last):
             self.say(f"  inert, with less than {INERT:.1%} of the gradient at Z and at Ẑ: {', '.join(idle)}")
 
@@ -131,8 +132,9 @@ class Checkpoints(L.Callback):
     Every process decides alike, so that all of them save or stop at the same step.
     """
 
-    def __init__(self, directory: Path, every: int, minutes: float, how_to_go_on: str, clock: Clock) -> None:
-        self.directory, self.every, self.minutes, self.how_to_go_on = directory, every, minutes, how_to_go_on
+    def __init__(self, directory: Path, stage: str, every: int, minutes: float, how_to_go_on: str, clock: Clock) -> None:
+        self.directory, self.stage = directory, stage
+        self.every, self.minutes, self.how_to_go_on = every, minutes, how_to_go_on
         self.clock = clock
         self.asked_to_stop = False
         self.previous: dict[int, Any] = {}
@@ -156,22 +158,23 @@ class Checkpoints(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        assert isinstance(module, TrainingModule)
+        assert isinstance(module, StepModule)
         decide = trainer.strategy.reduce_boolean_decision
         stop = decide(self.asked_to_stop, all=False)
         due = decide(time.monotonic() - self.saved_at >= 60 * self.minutes, all=False)
         if stop or due or trainer.global_step % self.every == 0 or trainer.global_step == module.total_steps:
             self._save(trainer, module)
         if stop and trainer.global_step < module.total_steps:
-            raise Interrupted(f"stopped after step {trainer.global_step}, which is saved; go on with: {self.how_to_go_on}")
+            done = f"{module.label} {trainer.global_step}"
+            raise Interrupted(f"stopped after {done}, which is saved; go on with: {self.how_to_go_on}")
 
-    def _save(self, trainer: L.Trainer, module: TrainingModule) -> None:
+    def _save(self, trainer: L.Trainer, module: StepModule) -> None:
         module.stop_unless_weights_are_finite()
-        trainer.save_checkpoint(self.directory / CHECKPOINTS / f"step-{trainer.global_step:08d}.ckpt")
+        trainer.save_checkpoint(checkpoint_file(self.directory, self.stage, trainer.global_step))
         self.clock.save()
         self.saved_at = time.monotonic()
         if trainer.is_global_zero:
-            for old in checkpoints(self.directory)[:-KEPT]:
+            for old in checkpoints(self.directory, self.stage)[:-KEPT]:
                 old.unlink()
 
     def on_train_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:

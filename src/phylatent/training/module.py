@@ -8,13 +8,13 @@ from typing import Any
 
 import lightning as L
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from phylatent.data.windows import Batch
 from phylatent.errors import PhylatentError
 from phylatent.randomness import Draws
 from phylatent.schema import Config, TrainConfig
-from phylatent.training.graph import TrainingGraph
+from phylatent.training.graph import Losses, TrainingGraph
 
 
 class LossNotFinite(PhylatentError):
@@ -44,7 +44,15 @@ def stop_unless_finite(losses: Mapping[str, float], where: str) -> None:
         raise LossNotFinite(f"the loss of {named} is not finite at {where}; training stopped")
 
 
-class TrainingModule(L.LightningModule):
+class StepModule(L.LightningModule):
+    """What every stage of a training is to Lightning and to our callbacks: a graph, a number of steps, and the last losses."""
+
+    title = "train"
+    label = "step"
+    """What the stage is called on its progress bar, and one step of it in sentences."""
+    offset = 0
+    """Steps of the run before this stage: tables count them all."""
+
     def __init__(self, graph: TrainingGraph, config: Config, total_steps: int) -> None:
         super().__init__()
         self.graph = graph
@@ -54,14 +62,25 @@ class TrainingModule(L.LightningModule):
         """The last step's losses, as the mean over processes."""
         self.rate = 0.0
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        draws = Draws(self.settings.seed, self.global_step, self.device)
-        rebalance = self.graph.balance is not None and self.global_step % self.settings.train.balance_every == 0
-        losses = self.graph(*batch, draws, rebalance)
+    @property
+    def schedule(self) -> TrainConfig:
+        """What the learning rate follows."""
+        return self.settings.train
+
+    def learning(self) -> list[nn.Parameter]:
+        """The parameters that this stage changes."""
+        return list(self.graph.parameters())
+
+    def keep_losses(self, losses: Losses) -> Tensor:
+        """Note the step's losses and rate, stop if one is not finite, and return what is to be minimised."""
         self.latest = losses.over_processes()
-        stop_unless_finite(self.latest, f"step {self.global_step}")
-        self.rate = self.settings.train.lr * rate_factor(self.global_step, self.settings.train, self.total_steps)
+        stop_unless_finite(self.latest, f"{self.label} {self.global_step}")
+        self.rate = self.settings.train.lr * rate_factor(self.global_step, self.schedule, self.total_steps)
         return losses.total
+
+    def table_row(self) -> dict[str, float]:
+        """Of the last losses, those that a table has beside the ones of other steps."""
+        return self.latest
 
     def balanced_weights(self) -> dict[str, float]:
         """What the terms were last multiplied with, to be logged where it is not what the configuration says."""
@@ -73,10 +92,19 @@ class TrainingModule(L.LightningModule):
         """Before a checkpoint: a finite loss can have gradients that are not, and then the weights are gone."""
         for name, parameter in self.graph.named_parameters():
             if not parameter.isfinite().all():
-                raise LossNotFinite(f"{name} is not finite after step {self.global_step}; training stopped")
+                raise LossNotFinite(f"{name} is not finite after {self.label} {self.global_step}; training stopped")
 
     def configure_optimizers(self) -> Any:
-        train = self.settings.train
-        optimizer = torch.optim.AdamW(self.graph.parameters(), lr=train.lr, weight_decay=train.weight_decay)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, train, self.total_steps))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        train, schedule = self.settings.train, self.schedule
+        optimizer = torch.optim.AdamW(self.learning(), lr=train.lr, weight_decay=train.weight_decay)
+        factors = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, schedule, self.total_steps))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": factors, "interval": "step"}}
+
+
+class TrainingModule(StepModule):
+    """The joint training: every objective, every parameter."""
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        draws = Draws(self.settings.seed, self.global_step, self.device)
+        rebalance = self.graph.balance is not None and self.global_step % self.settings.train.balance_every == 0
+        return self.keep_losses(self.graph(*batch, draws, rebalance))

@@ -9,27 +9,29 @@ Longer clips cost little too: with `train.predictor_blocks`, the objective `roll
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.data import Dataset
 
-from phylatent import distributed
-from phylatent.data.windows import StepSampler, Windows, steps_per_epoch
+from phylatent.data.windows import Windows, steps_per_epoch
 from phylatent.errors import UserError
 from phylatent.objectives import TERMS
 from phylatent.objectives.rollout import Rollout
 from phylatent.objectives.term import OpenLoop, Sequences
 from phylatent.randomness import Draws, derive_seed
-from phylatent.schema import ClipConfig, Config
+from phylatent.schema import ClipConfig, Config, TrainConfig
 from phylatent.training.graph import TrainingGraph
-from phylatent.training.module import rate_factor, stop_unless_finite
+from phylatent.training.module import StepModule
 
 BATCHES_AT_ONCE = 4
 """A step without frames is cheap, and a larger batch makes it a better one."""
 FRAMES_AT_ONCE = 256
+Rows = tuple[Tensor, Tensor, Tensor]
+"""Rows of the file [B, T], raw action blocks, raw targets."""
 
 
 def predictor_windows(windows: Windows, config: Config) -> Windows:
@@ -49,52 +51,68 @@ def predictor_windows(windows: Windows, config: Config) -> Windows:
     return longer
 
 
-def refine_predictor(
-    graph: TrainingGraph, windows: Windows, config: Config, say: Callable[[str], None] = lambda _: None
-) -> None:
-    """`train.predictor_steps` steps of every objective that teaches the predictor; encoder and projector stay as they are.
+class ClipsWithoutFrames(Dataset[Rows]):
+    """The clips of `windows` as rows of the file: their latents are known."""
 
-    So do the weights of the objectives, balanced ones included: they are those that training ended with.
+    def __init__(self, windows: Windows) -> None:
+        self.windows = windows
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def __getitems__(self, indices: Sequence[int]) -> Rows:
+        rows_BT, actions, targets = self.windows.without_frames(indices)
+        return torch.from_numpy(rows_BT), actions, targets
+
+
+class PredictorModule(StepModule):
+    """Every objective that teaches the predictor; encoder and projector stay as they are.
+
+    So do the weights of the objectives, balanced ones included: they are those that the joint training ended with.
     """
-    windows = predictor_windows(windows, config)
-    model, train, steps = graph.world_model, replace(config.train, schedule_steps=None), config.train.predictor_steps
-    names = [name for name in config.terms if TERMS[name].of_prediction]
-    learning = [model.action_encoder, model.predictor, model.pred_proj, *(graph.terms[name] for name in names)]
-    parameters = [p for module in learning for p in module.parameters()]
-    device, seed = graph.target_mean.device, derive_seed(config.seed, "predictor")
-    sampler = StepSampler(
-        len(windows),
-        min(BATCHES_AT_ONCE, len(windows) // train.batch_size) * train.batch_size,
-        seed=seed,
-        total_steps=steps,
-        rank=distributed.rank(),
-        world_size=distributed.world_size(),
-    )
-    latents_ND, place = _encoded(graph, windows)
-    optimizer = torch.optim.AdamW(parameters, lr=train.lr, weight_decay=train.weight_decay)
-    graph.train()
-    for step, indices in enumerate(sampler):
-        for group in optimizer.param_groups:
-            group["lr"] = train.lr * rate_factor(step, train, steps)
-        rows_BT, actions, targets = windows.without_frames(indices)
-        draws, z_BTD = Draws(seed, step, device), latents_ND[place[rows_BT]].to(device)
-        seq = _sequences(graph, z_BTD, actions.to(device), targets.to(device), draws, step / steps)
-        losses = graph.losses(seq, draws, names)
-        values = losses.over_processes()
-        stop_unless_finite(values, f"predictor step {step}")
-        optimizer.zero_grad()
-        losses.total.backward()
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad = distributed.mean_across(parameter.grad)
-        if train.clip_norm:
-            torch.nn.utils.clip_grad_norm_(parameters, train.clip_norm)
-        optimizer.step()
-        if (step + 1) % train.validate_every == 0 or step + 1 == steps:
-            say(f"predictor step {step + 1}/{steps}: " + "  ".join(f"{name} {value:.4g}" for name, value in values.items()))
+
+    title, label = "predictor", "predictor step"
+
+    def __init__(self, graph: TrainingGraph, windows: Windows, config: Config, offset: int) -> None:
+        super().__init__(graph, config, config.train.predictor_steps)
+        self.windows, self.offset = windows, offset
+        self.seed = derive_seed(config.seed, "predictor")
+        self.names = [name for name in config.terms if TERMS[name].of_prediction]
+
+    @property
+    def batch_size(self) -> int:
+        """Of all processes together."""
+        size = self.settings.train.batch_size
+        return min(BATCHES_AT_ONCE, len(self.windows) // size) * size
+
+    @property
+    def schedule(self) -> TrainConfig:
+        """Its own, as long as its steps are many."""
+        return replace(self.settings.train, schedule_steps=None)
+
+    def table_row(self) -> dict[str, float]:
+        """Without the weighted sum: it is one of fewer objectives here, and would look like progress."""
+        return {name: value for name, value in self.latest.items() if name != "loss"}
+
+    def learning(self) -> list[nn.Parameter]:
+        model = self.graph.world_model
+        modules = [model.action_encoder, model.predictor, model.pred_proj, *(self.graph.terms[name] for name in self.names)]
+        return [parameter for module in modules for parameter in module.parameters()]
+
+    def on_fit_start(self) -> None:
+        """By now the weights are those of the checkpoint, and on their device."""
+        self.latents_ND, self.place = encode_frames(self.graph, self.windows)
+        self.graph.train()
+
+    def training_step(self, batch: Rows, batch_idx: int) -> Tensor:
+        rows_BT, actions, targets = batch
+        draws = Draws(self.seed, self.global_step, self.device)
+        z_BTD = self.latents_ND[self.place[rows_BT.cpu().numpy()]].to(self.device)
+        seq = sequences(self.graph, z_BTD, actions, targets, draws, self.global_step / self.total_steps)
+        return self.keep_losses(self.graph.losses(seq, draws, self.names))
 
 
-def _sequences(graph: TrainingGraph, z_BTD: Tensor, actions: Tensor, targets: Tensor, draws: Draws, done: float) -> Sequences:
+def sequences(graph: TrainingGraph, z_BTD: Tensor, actions: Tensor, targets: Tensor, draws: Draws, done: float) -> Sequences:
     """What training sees of a clip, and beside it as much of the clip as `rollout` is to see by now."""
     model, clip = graph.world_model, graph.world_model.config.clip
     usual = z_BTD[:, : clip.frames], actions[:, : clip.context], targets[:, : clip.frames]
@@ -109,7 +127,7 @@ def _sequences(graph: TrainingGraph, z_BTD: Tensor, actions: Tensor, targets: Te
 
 
 @torch.no_grad()
-def _encoded(graph: TrainingGraph, windows: Windows) -> tuple[Tensor, np.ndarray]:
+def encode_frames(graph: TrainingGraph, windows: Windows) -> tuple[Tensor, np.ndarray]:
     """Latents [N, D] of every frame that a clip shows, and for each row of the file where its latent is."""
     rows = np.unique(windows.starts[:, None] + np.arange(windows.clip.frames) * windows.spacing)
     graph.eval()

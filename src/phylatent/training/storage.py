@@ -119,3 +119,9 @@ class CsvTables(Logger):
             writer = csv.DictWriter(handle, list(kept[0]))
             writer.writeheader()
             writer.writerows(kept)
+
+
+def validation_at(directory: Path, step: int) -> dict[str, float]:
+    """What a run's table says of the validation at a step, or the last one before: for a run that was killed after it."""
+    rows = [row for row in CsvTables.read(directory / CsvTables.FILES["val"]) if int(row["step"]) <= step]
+    return {name: float(value) for name, value in rows[-1].items() if name != "step"} if rows else {}

@@ -1,8 +1,9 @@
-"""The predictor's own steps after training: only it learns, on any number of processes, and nothing is lost by a Ctrl-C."""
+"""The predictor's own steps after the joint training: only it learns, on any number of processes, from any checkpoint on."""
 
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,13 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from phylatent import WorldModel
+from phylatent import WorldModel, distributed
 from phylatent.composition import load_config
 from phylatent.errors import Interrupted, UserError
 from phylatent.objectives.rollout import Rollout
 from phylatent.training import run
-from phylatent.training.predictor_steps import refine_predictor
+from phylatent.training.predictor_steps import ClipsWithoutFrames, PredictorModule, predictor_windows
+from phylatent.training.storage import CsvTables
 from training_runs import finish, smoke
 
 STEPS = ["train.steps=10", "train.validate_every=10", "train.predictor_steps=40", "train.lr=1e-3", "device=cpu"]
@@ -47,20 +49,42 @@ def test_the_predictor_learns_and_the_encoder_stays(trained: run.TrainResult, tw
     assert json.loads((trained.directory / "result.json").read_text())["predictor_steps"] == 40
 
 
-def test_stopped_within_them_it_goes_on(trained: run.TrainResult, tworooms_data: Path, tmp_path: Path, monkeypatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+def test_they_are_in_the_same_tables(trained: run.TrainResult) -> None:
+    train, validation = (CsvTables.read(trained.directory / name) for name in ("train.csv", "validation.csv"))
+    assert [int(row["step"]) for row in train] == list(range(1, 51))
+    assert [int(row["step"]) for row in validation] == [10, 20, 30, 40, 50]
+    assert all(row["pred"] and row["lr"] and not row["loss"] for row in train[10:]), "the sum is one of fewer objectives there"
+    assert all(not row["sigreg"] for row in train[10:])
+    assert float(validation[-1]["pred"]) == trained.validation["pred"]
 
-    out = tmp_path / "stopped"
+
+@pytest.mark.parametrize("after", [0, 25])
+def test_stopped_within_them_it_goes_on_to_the_same_weights(
+    trained: run.TrainResult, tworooms_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Before their first checkpoint, and in the midst of them: every step is saved as `train.checkpoint_every` says."""
+    out, step = tmp_path / "stopped", PredictorModule.training_step
+
+    def stopping(self, batch, index):
+        if self.global_step == after:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, batch, index)
+
     with monkeypatch.context() as patched:
-        patched.setattr(run, "refine_predictor", interrupted)
-        with pytest.raises(Interrupted, match=r"predictor's own steps; go on with: phylatent train out=.*resume=true"):
+        patched.setattr(PredictorModule, "training_step", stopping)
+        with pytest.raises(
+            Interrupted, match=rf"stopped after predictor step {after + 1}, .*phylatent train out=.*resume=true"
+        ):
             run.train(smoke(tworooms_data, *STEPS), out=out)
     assert not (out / "result.json").exists()
-    run.train(load_config(out / "config.yaml"), out=out, resume=True)
-    assert run.read_result(out).validation_before_predictor_steps == trained.validation_before_predictor_steps
-    again = weights(out)
-    assert all(torch.equal(tensor, again[name]) for name, tensor in weights(trained.directory).items())
+    again = run.train(load_config(out / "config.yaml"), out=out, resume=True)
+    assert again.validation_before_predictor_steps == trained.validation_before_predictor_steps
+    assert again.validation == trained.validation
+    assert [row["pred"] for row in CsvTables.read(out / "train.csv")] == [
+        row["pred"] for row in CsvTables.read(trained.directory / "train.csv")
+    ]
+    resumed = weights(out)
+    assert all(torch.equal(tensor, resumed[name]) for name, tensor in weights(trained.directory).items())
 
 
 def test_without_an_objective_for_it(tworooms_data: Path, tmp_path: Path) -> None:
@@ -70,10 +94,15 @@ def test_without_an_objective_for_it(tworooms_data: Path, tmp_path: Path) -> Non
 
 
 def gradients(data: Path) -> dict[str, torch.Tensor]:
-    """After one step of the predictor from the start."""
+    """Of the first step of the predictor, averaged over processes as DDP does it."""
     prepared = run.prepare(smoke(data, "train.predictor_steps=1", "device=cpu"))
-    refine_predictor(prepared.graph, prepared.windows, prepared.config)
-    return {name: p.grad for name, p in prepared.graph.named_parameters() if p.grad is not None}
+    module = PredictorModule(prepared.graph, predictor_windows(prepared.windows, prepared.config), prepared.config, offset=0)
+    module.on_fit_start()
+    own = distributed.own_rows(module.batch_size // distributed.world_size())
+    batch = ClipsWithoutFrames(module.windows).__getitems__(range(module.batch_size)[own])
+    module.training_step(batch, 0).backward()
+    named = {name: p.grad for name, p in prepared.graph.named_parameters() if p.grad is not None}
+    return {name: distributed.mean_across(gradient) for name, gradient in named.items()}
 
 
 def worker(rank: int, data: Path, place: Path) -> None:
@@ -96,29 +125,29 @@ def test_two_processes_are_one_batch(tworooms_data: Path, tmp_path: Path) -> Non
 def test_two_processes_train_and_refine(trained: run.TrainResult, tworooms_data: Path, tmp_path: Path) -> None:
     done = finish(f"data={tworooms_data}", "preset=smoke", *STEPS, "devices=2", f"out={tmp_path / 'two'}")
     assert done.returncode == 0, done.stderr
-    assert "the predictor alone, 40 more steps" in done.stderr
-    assert done.stderr.count("predictor step 40/40: loss") == 1
+    assert "the predictor alone, on the latents of the training frames, to step 40" in " ".join(done.stderr.split())
+    assert done.stderr.count("predictor step 40/40, validation:") == 1
     assert run.read_result(tmp_path / "two").validation["pred"] == pytest.approx(trained.validation["pred"], rel=0.05)
 
 
 ROLLOUT = ["terms=[pred,sigreg,psg,rollout]", "train.predictor_blocks=5", "train.predictor_steps=8", "device=cpu"]
 
 
-def test_rollout_sees_longer_clips_and_the_others_do_not(tworooms_data: Path, monkeypatch) -> None:
-    prepared = run.prepare(smoke(tworooms_data, *ROLLOUT))
+def test_rollout_sees_longer_clips_and_the_others_do_not(tworooms_data: Path, tmp_path: Path, monkeypatch) -> None:
     seen = []
     forward = Rollout.forward
 
     def recorded(self, seq, *rest):
         loss = forward(self, seq, *rest)
-        seen.append((seq.z_BTD.shape[1], seq.c_BHD.shape[1], seq.open_loop.z_BLD.shape[1], seq.open_loop.c_BkD.shape[1]))
+        if self.training and seq.open_loop is not None:
+            lengths = (seq.z_BTD, seq.c_BHD, seq.open_loop.z_BLD, seq.open_loop.c_BkD)
+            seen.append(tuple(values.shape[1] for values in lengths))
         return loss
 
     monkeypatch.setattr(Rollout, "forward", recorded)
-    refine_predictor(prepared.graph, prepared.windows, prepared.config)
+    run.train(smoke(tworooms_data, *ROLLOUT, "train.steps=2"), out=tmp_path / "run")
     assert [shapes[:2] for shapes in seen] == [(4, 3)] * 8
     assert [shapes[2:] for shapes in seen] == [(k + 1, k) for k in (1, 2, 3, 4, 5, 5, 5, 5)]
-    assert prepared.windows.clip.frames == 4
 
 
 def test_a_run_with_rollout_is_one_to_load(tworooms_data: Path, tmp_path: Path) -> None:
