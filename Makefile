@@ -11,8 +11,8 @@ test: .venv/installed-test
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: .venv/installed-dev
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy
 
 .venv/bin/python:

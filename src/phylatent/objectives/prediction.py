@@ -23,7 +23,7 @@ class PredictionSettings(TermSettings):
     share: float = 1.0
     """The other shares are relative to this one."""
     stop_gradient: bool = False
-    """The paper's equation has it, and so has the preset `paper`; what it costs at laptop scale is in docs/choices.md."""
+    """The paper's equation has it, and so has the preset `paper`; what it costs at laptop scale is in docs/experiments.md."""
 
 
 class Prediction(Term):

@@ -9,7 +9,7 @@ from phylatent.schema.checks import as_tuples, at_least, check, whole
 from phylatent.schema.split import TEST, check_split
 
 SEVERITIES: Mapping[str, float] = {"brightness": 0.5, "colour": 0.1, "texture": 0.4, "noise": 0.05}
-"""Kind of perturbation → its strength, for a task that declares no other (chosen on TwoRooms, docs/choices.md)."""
+"""Kind of perturbation → its strength, for a task that declares no other (chosen on TwoRooms, docs/experiments.md)."""
 PERTURBATIONS = tuple(SEVERITIES)
 DIAGNOSTIC_PROTOCOLS = ("paper", "ordering")
 COORDINATES = ("raw", "circular")

@@ -274,7 +274,7 @@ TASK = TaskSpec(
         "laptop": {
             "collect": {"episodes": 2400, "frame_stride": 5, "shard_episodes": 25},
             "train": {"steps": 4000, "predictor_steps": 3000},
-            # Five values a step: most failures of a smaller search are the search's own (docs/choices.md).
+            # Five values a step: most failures of a smaller search are the search's own (docs/experiments.md).
             "plan": {"candidates": 256, "elites": 24, "iterations": 16, "warm_iterations": 6},
         },
         "quick": {"collect": {"frame_stride": 5}},

@@ -1,7 +1,7 @@
 """Further steps of the predictor alone, on the latents of the encoder as training left it.
 
 A frame is encoded once and not at every step, so that a clip costs a tenth of what it did. The paper has no such stage. At
-laptop scale the encoder is good before the predictor is, which had to follow it all the time (docs/choices.md).
+laptop scale the encoder is good before the predictor is, which had to follow it all the time (docs/experiments.md).
 Longer clips cost little too: with `train.predictor_blocks`, the objective `rollout` sees as many blocks as a plan has.
 """
 
