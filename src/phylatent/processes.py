@@ -34,7 +34,7 @@ class Work:
     prepare: Prepare
     arguments: tuple[Any, ...]
     name: str
-    """For sentences: "collecting tworooms"."""
+    """What it is called in sentences, such as "collecting tworooms"."""
     advice: str = "run the same command again"
     """What to do when a process is killed."""
 
@@ -69,10 +69,10 @@ def _run_here(work: Work, jobs: Sequence[Any], on_tick: Tick) -> list[Any]:
             do = work.prepare(*work.arguments, on_tick)
             return [do(job) for job in jobs]
         except Exception as error:
-            raise _told(error, work) from error
+            raise _as_sentence(error, work) from error
 
 
-def _told(error: Exception, work: Work) -> PhylatentError:
+def _as_sentence(error: Exception, work: Work) -> PhylatentError:
     """What environments, policies and models raise can be anything; the user gets a sentence."""
     if isinstance(error, PhylatentError):
         return type(error)(str(error))
@@ -81,7 +81,7 @@ def _told(error: Exception, work: Work) -> PhylatentError:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Several threads for little work mostly wait for each other, and for other programs."""
+    """One torch thread inside: several threads for little work mostly wait for each other, and for other programs."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -163,12 +163,12 @@ def _serve(work: Work, pipe: Connection) -> None:
                 index, job = task
                 pipe.send(Done(index, do(job)))
     except Exception as error:
-        told = _told(error, work)
-        pipe.send(Failure(type(told), str(told), traceback.format_exc()))
+        failure = _as_sentence(error, work)
+        pipe.send(Failure(type(failure), str(failure), traceback.format_exc()))
 
 
 def _exit_with_parent() -> None:
-    """A parent that was killed cannot say so."""
+    """End this process when its parent is gone: a parent that was killed cannot say so."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

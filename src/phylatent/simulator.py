@@ -1,4 +1,4 @@
-"""The one place that imports stable-worldmodel's environments: a task's simulator, stepped, read, restored and drawn."""
+"""The one place that imports stable-worldmodel's environments: a task's simulator, stepped, read, restored and rendered."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Simulator:
 
     @staticmethod
     def load(place: str) -> Any:
-        """What a task needs of the environments' packages: "module:name"."""
+        """An object of the environments' packages that a task needs, named as "module:name"."""
         module, _, name = place.partition(":")
         return getattr(importlib.import_module(module), name)
 

@@ -87,7 +87,7 @@ class HDF5Store:
 
 
 class Sink(io.FileIO):
-    """A file that seems to take whatever is written. HDF5 2.0 crashes the process over a write that fails (a full disk), so
+    """A file that seems to accept whatever is written. HDF5 2.0 crashes the process over a write that fails (a full disk), so
     it is not told: the bytes are dropped, and `check` raises what happened."""
 
     failure: OSError | None = None

@@ -45,7 +45,7 @@ def inspect_data(path: str | Path, task: TaskSpec, clip_steps: int = 25) -> dict
 
 
 def stored_bytes(path: Path) -> int:
-    """A Lance table is a directory."""
+    """The size on disk; a Lance table is a directory, and all its files count."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
 

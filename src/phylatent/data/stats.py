@@ -50,9 +50,9 @@ def unroll(targets: Tensor, *, periods: Mapping[int, float]) -> Tensor:
 class Statistics:
     action: Normaliser
     target: Normaliser
-    """Of S̄ as it is regressed: with circular targets, of sines and cosines."""
+    """z-scores of the target as it is regressed: with circular targets, of sines and cosines."""
     correlations: tuple[tuple[tuple[float, ...], ...], ...] | None = None
-    """Of z-scored actions over time, [lag, A, A]."""
+    """How z-scored actions vary together over time, [lag, A, A]; a planner's candidates are made with it."""
 
 
 def episode_rows(episodes: Episodes, ids: Sequence[int], *, drop_last: bool = False) -> np.ndarray:
@@ -122,7 +122,7 @@ class Split:
         return not self.validation
 
     def side(self, name: str) -> Side:
-        """What `diagnose.split` and `plan.split` name."""
+        """The side that `diagnose.split` or `plan.split` names; an error if this split has no such side."""
         assert name in (TEST, VALIDATION)
         if name == TEST:
             return Side(HELD_OUT if self.two_way else TEST, self.test)
@@ -132,7 +132,7 @@ class Split:
 
     @property
     def validating(self) -> Side:
-        """What training looks at."""
+        """The side that training validates on."""
         return self.side(TEST if self.two_way else VALIDATION)
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Split:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Split:
-        """Also of a model that an earlier version split in two."""
+        """The split that a model was saved with; earlier versions split in two."""
         sides = {"validation": (), "test": record["held_out"]} if "held_out" in record else record
         train, validation, test = (tuple(map(int, ids)) for ids in (record["train"], sides["validation"], sides["test"]))
         return cls(train, validation, test, int(record["seed"]))

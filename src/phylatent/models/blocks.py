@@ -103,7 +103,7 @@ class Dropout(nn.Module):
         return x * keep / (1 - self.rate)
 
 
-Seen = tuple[Tensor, Tensor]
+KeysAndValues = tuple[Tensor, Tensor]
 """Keys and values of earlier positions [B, h, T, head dimension]."""
 
 
@@ -118,7 +118,7 @@ class Attention(nn.Module):
         self.to_out = nn.Sequential(nn.Linear(heads * head_dim, width))
         self.dropout = Dropout(dropout)
 
-    def follow(self, x_BTD: Tensor, seen: Seen | None, last: bool) -> tuple[Tensor, Seen]:
+    def follow(self, x_BTD: Tensor, seen: KeysAndValues | None, last: bool) -> tuple[Tensor, KeysAndValues]:
         """What `forward` gives, in eval mode, at positions after those seen; only at the last one if that is all one wants."""
         normed = self.norm(x_BTD)
         to_q, to_k, to_v = self.to_qkv.weight.chunk(3)
@@ -175,7 +175,7 @@ class ConditionalBlock(nn.Module):
         x = x_BTD + gate_a * self.attn(self.norm1(x_BTD) * (1 + scale_a) + shift_a, draws)
         return x + gate_m * self.mlp(self.norm2(x) * (1 + scale_m) + shift_m, draws)
 
-    def follow(self, x_BTD: Tensor, m_BTD6: Tensor, seen: Seen | None, last: bool) -> tuple[Tensor, Seen]:
+    def follow(self, x_BTD: Tensor, m_BTD6: Tensor, seen: KeysAndValues | None, last: bool) -> tuple[Tensor, KeysAndValues]:
         """`modulated` in eval mode, at positions after those seen."""
         shift_a, scale_a, _, _, _, _ = m_BTD6.chunk(6, dim=-1)
         wanted = slice(-1 if last else 0, None)
@@ -212,7 +212,7 @@ class Predictor(nn.Module):
         """What each block makes of the action embeddings, wherever in a window they will stand."""
         return [block.adaLN_modulation(c_BTD) for block in self._blocks()]
 
-    def follow(self, z_BTD: Tensor, modulations: list[Tensor], seen: list[Seen]) -> tuple[Tensor, list[Seen]]:
+    def follow(self, z_BTD: Tensor, modulations: list[Tensor], seen: list[KeysAndValues]) -> tuple[Tensor, list[KeysAndValues]]:
         """`forward` at the last position only, in eval mode: all that a rollout needs.
 
         `seen` is what an earlier call returned for the positions before these, or empty at the beginning of a window.

@@ -30,7 +30,7 @@ GROUP = "phylatent.encoders"
 
 @dataclass(frozen=True)
 class NoSettings:
-    """Of an encoder that the model's sizes say all about."""
+    """For an encoder that needs no settings beside the model's sizes."""
 
 
 class Encoder(Protocol):
@@ -85,7 +85,7 @@ def _halvings(image_size: int, last: int) -> int:
 
 
 def _groups(channels: int) -> int:
-    """Of GroupNorm: eight where they divide the channels."""
+    """How many groups GroupNorm has: eight where that divides the channels."""
     return next(groups for groups in (8, 4, 2, 1) if channels % groups == 0)
 
 
@@ -101,14 +101,14 @@ def convolutions(channels: int, count: int) -> nn.Sequential:
 @dataclass(frozen=True)
 class ConvSettings:
     channels: int = 16
-    """Of the first layer."""
+    """Channels of the first layer."""
 
     def __post_init__(self) -> None:
         check(self.channels >= 1, f"conv.channels is {self.channels}; it must be at least 1")
 
 
 class Conv(nn.Module):
-    """Stride-2 convolutions, the last map flattened into one linear layer: sees after hundreds of steps on a CPU.
+    """Stride-2 convolutions, the last map flattened into one linear layer: it sees small things after hundreds of steps.
 
     No pooling: where something is must survive, and the linear layer reads it off the map's places.
     """
@@ -134,7 +134,7 @@ class Conv(nn.Module):
 @dataclass(frozen=True)
 class HybridSettings:
     channels: int = 32
-    """Of the stem's first layer."""
+    """Channels of the stem's first layer."""
     tokens: int = 8
     """The side of the map that the transformer sees, at most."""
 
@@ -171,7 +171,7 @@ class Hybrid(VisionTransformer):
 
 
 ENCODERS: dict[str, type[Any]] = {kind.name: kind for kind in (Vit, Conv, Hybrid)}
-"""Those that this process knows; `find_encoder` adds others."""
+"""The encoders that this process knows; `find_encoder` adds others."""
 
 
 def find_encoder(name: str) -> type[Any]:

@@ -23,7 +23,7 @@ from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 
 from phylatent.errors import UserError
-from phylatent.models.blocks import ActionEncoder, Predictor, Projector, Seen
+from phylatent.models.blocks import ActionEncoder, KeysAndValues, Predictor, Projector
 from phylatent.models.encoders import make_encoder
 from phylatent.randomness import Draws, seeded_init
 from phylatent.schema import ClipConfig, ModelConfig, Normaliser
@@ -84,7 +84,7 @@ class _Past:
         modulations = model.predictor.modulations(model.embed_actions(actions_NhA[first]))
         return cls(latents_NhD[first], modulations, group_N)
 
-    def seen(self, predictor: Predictor, start: int) -> list[Seen]:
+    def seen(self, predictor: Predictor, start: int) -> list[KeysAndValues]:
         """Keys and values of each row's past from `start` on."""
         _, kept = predictor.follow(self.latents_GhD[:, start:], [m[:, start:] for m in self.modulations], [])
         return [(k[self.group_N], v[self.group_N]) for k, v in kept]
@@ -210,7 +210,7 @@ class WorldModel(
         latents, modulations = z_ND[:, None], self.predictor.modulations(self.embed_actions(actions_NkA))
         before = _Past.of(self, *past) if past is not None else None
         length, context = (0 if past is None else past[0].shape[1]), self.config.clip.context
-        kept: list[Seen] = []
+        kept: list[KeysAndValues] = []
         done = 0  # positions of the present window that `kept` is about, counted from the present on
         for end in range(1, actions_NkA.shape[1] + 1):
             start = end - context

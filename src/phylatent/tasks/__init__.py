@@ -32,7 +32,7 @@ class OwnTask:
 
     task: TaskSpec
     file: Path | None
-    """None: it comes from an installed package."""
+    """Where it is declared; None for one of an installed package."""
     given: bool
     """Whether the user said where it is now: that stands above what a saved configuration remembers."""
 
@@ -42,7 +42,7 @@ _own: dict[str, OwnTask] = {}
 
 @cache
 def all_tasks() -> dict[str, TaskSpec]:
-    """The shipped ones."""
+    """The tasks that come with phylatent, by name."""
     names = [info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")]
     modules = (importlib.import_module(f"{__name__}.{name}") for name in names)
     return {module.TASK.name: module.TASK for module in modules if hasattr(module, "TASK")}

@@ -14,29 +14,29 @@ from typing import Any
 import numpy as np
 
 RADIUS = 15.0
-"""Of the pusher."""
+"""The pusher's radius, px."""
 BOXES = np.array([[[-60.0, 0.0], [60.0, 30.0]], [[-15.0, 30.0], [15.0, 120.0]]])
 """The T in its own frame: bar and stem, as lower and upper corner."""
 HULL = np.array([[-60.0, 0.0], [60.0, 0.0], [60.0, 30.0], [15.0, 120.0], [-15.0, 120.0], [-60.0, 30.0]])
 CENTRE = np.array([0.0, 45.0])
-"""Of gravity."""
+"""The T's centre of gravity, in its own frame."""
 INERTIA = 3000.0
-"""About it, for mass 1."""
+"""Moment of inertia about the centre of gravity, for mass 1."""
 _OUTSIDE = (HULL - CENTRE) * (1 + 42.0 / np.linalg.norm(HULL - CENTRE, axis=1, keepdims=True))
 DETOURS = np.concatenate([CENTRE + _OUTSIDE, [[70.0, 80.0], [-70.0, 80.0]]])
 """Where the pusher turns on its way round: off the corners, and in front of the two pockets."""
 
 CLEAR = RADIUS + 5.0
-"""Nearer than this, measured from the pusher's centre, is no way round."""
+"""How far the pusher's centre stays from the block while it goes round it."""
 STAND_OFF = RADIUS + 11.0
 ARENA = (24.0, 488.0)
-"""Where the pusher goes."""
+"""The lowest and highest coordinate the pusher goes to."""
 ROOM = (34.0, 478.0)
-"""Where the block's corners shall stay."""
+"""The lowest and highest coordinate the block's corners should stay between."""
 PIXELS_PER_RADIAN = 60.0
 JITTER = 0.25
 LENGTHS = np.arange(1, 11) * 12.0
-"""Of a push, in px of the pusher's way."""
+"""The lengths a push may have, in px of the pusher's way."""
 
 
 def _places() -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +63,7 @@ TOUCH, NORMAL = _places()
 
 
 def clearance(points_K2: np.ndarray) -> np.ndarray:
-    """From each point of the block's frame to the T; negative inside."""
+    """The distance from each point of the block's frame to the T; negative inside it."""
     middle, half = BOXES.mean(axis=1), np.diff(BOXES, axis=1)[:, 0] / 2
     beyond = np.abs(points_K2[..., None, :] - middle) - half
     outside = np.hypot(*np.moveaxis(np.maximum(beyond, 0), -1, 0))
@@ -117,7 +117,7 @@ class Pusher:
 
     @property
     def pose(self) -> np.ndarray:
-        """Of the block: its origin and angle."""
+        """The block's origin and angle."""
         return np.array([*self.env.block.position, self.env.block.angle])
 
     @property
@@ -131,7 +131,7 @@ class Pusher:
         self.patience = int(self.rng.integers(45, 90))
 
     def error(self, poses: np.ndarray) -> np.ndarray:
-        """Of centres and angles [..., 3], in px."""
+        """How far centres and angles [..., 3] are from the target, in px: an angle counts as the way a corner turns."""
         turn = PIXELS_PER_RADIAN * wrapped(poses[..., 2] - self.target[2])
         return np.hypot(np.hypot(poses[..., 0] - self.target[0], poses[..., 1] - self.target[1]), turn)
 

@@ -110,13 +110,13 @@ def wrapped(angle: float) -> float:
 
 
 def object_error(row: Row, goal_row: Row) -> tuple[float, float]:
-    """Of the block: how far it is, px, and how much it is turned, rad."""
+    """How far the block is from its goal, in px, and how much it is turned, in rad."""
     state, goal = row["state"], goal_row["goal_state"]
     return float(np.linalg.norm(state[2:4] - goal[2:4])), abs(wrapped(float(state[4]) - float(goal[4])))
 
 
 def distance(row: Row, goal_row: Row) -> float:
-    """How far the block is, whatever its angle and wherever the pusher."""
+    """How far the block is from its goal in px, whatever its angle and wherever the pusher."""
     return object_error(row, goal_row)[0]
 
 

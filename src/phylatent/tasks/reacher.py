@@ -69,7 +69,7 @@ def wrapped(angle: np.ndarray) -> np.ndarray:
 
 
 def joint_errors(row: Row, goal_row: Row, *, turns_count: bool) -> np.ndarray:
-    """|error| of shoulder and wrist. The shoulder turns freely: it may count modulo one turn; the wrist cannot."""
+    """The absolute errors of shoulder and wrist. The shoulder turns freely: it may count modulo one turn; the wrist cannot."""
     error = np.asarray(row["qpos"]) - np.asarray(goal_row["goal_qpos"])
     if not turns_count:
         error = np.array([wrapped(error[0]), error[1]])

@@ -1,7 +1,7 @@
 """What is measured while it trains, on validation episodes: losses, the latents' effective rank, a linear read-out of the
 physical state, and each objective's share of the gradient.
 
-A rank that falls tells collapse; a read-out that is good on training episodes only tells overfitting.
+A falling rank signals collapse; a read-out that is good on training episodes only signals overfitting.
 """
 
 # N frames, D latent
