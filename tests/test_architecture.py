@@ -33,13 +33,13 @@ MAY: dict[str, set[str]] = {
     "models": FILES_ON_DISK | {"distributed", "randomness", "own_files"},
     "objectives": WORDS | {"distributed", "randomness", "models"},
     "composition": WORDS | {"files", "tasks", "models", "objectives"},
-    "data": FILES_ON_DISK | {"randomness", "simulator", "tasks", "processes"},
+    "data": FILES_ON_DISK | {"randomness", "simulator", "processes"},
     "collapse": set(),
     "diagnostics": FILES_ON_DISK
     | {"randomness", "simulator", "data", "models", "processes", "machine", "statistics", "collapse"},
     "planning": FILES_ON_DISK | {"randomness", "simulator", "data", "models", "processes", "machine", "statistics"},
     "training": FILES_ON_DISK
-    | {"distributed", "randomness", "tasks", "models", "objectives", "composition", "data", "machine", "diagnostics"},
+    | {"distributed", "randomness", "models", "objectives", "composition", "data", "machine", "diagnostics"},
     "judging": FILES_ON_DISK | {"tasks", "models", "objectives", "composition", "data", "machine", "diagnostics", "planning"},
     "report": FILES_ON_DISK | {"statistics", "collapse"},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from phylatent import compose
-from phylatent.composition import available, load_config, save_config
+from phylatent.composition import available, load_config, save_config, to_dict
 from phylatent.errors import UserError
 from phylatent.schema import SplitConfig
 from phylatent.tasks import all_tasks
@@ -246,6 +247,18 @@ def test_a_saved_configuration_is_the_same_one(task: str, variant: str, tmp_path
     save_config(config, tmp_path / "config.yaml")
     assert load_config(tmp_path / "config.yaml") == config
     assert load_config(tmp_path / "config.yaml", ["seed=8"]).seed == 8
+
+
+def test_a_configuration_carries_its_task(tmp_path: Path) -> None:
+    """Found once and handed on, also to other processes; it is not part of what is saved or compared."""
+    config = compose(task="pusht")
+    assert config.spec is all_tasks()["pusht"]
+    assert pickle.loads(pickle.dumps(config)).spec == config.spec
+    assert replace(config, spec=all_tasks()["cube"]) == config
+    assert "TaskSpec" not in repr(config)
+    assert "spec" not in to_dict(config)
+    save_config(config, tmp_path / "config.yaml")
+    assert load_config(tmp_path / "config.yaml").spec is config.spec
 
 
 def test_a_configuration_that_an_earlier_version_saved_keeps_its_two_way_split(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from phylatent.errors import UserError
 from phylatent.files import atomic
 from phylatent.models.encoders import ENCODERS, find_encoder
 from phylatent.objectives import TERMS
-from phylatent.schema import Config, Settings
-from phylatent.tasks import all_tasks, get_task, task_file, unknown
+from phylatent.schema import Config, Settings, TaskSpec
+from phylatent.tasks import all_tasks, get_task, unknown
 
 ALIASES = {"svip": "svic", "casp": "casc"}
 """Names from a later version of the paper."""
@@ -44,17 +44,17 @@ def available(kind: str) -> list[str]:
 
 
 def compose(
-    task: str = "tworooms", preset: str = "laptop", variant: str = "phylatent", overrides: Sequence[str] = ()
+    task: str | TaskSpec = "tworooms", preset: str = "laptop", variant: str = "phylatent", overrides: Sequence[str] = ()
 ) -> Config:
     """The resolved, validated configuration; `overrides` are `key=value` strings as on the command line.
 
-    `task` is a name, or the path of a file that declares one.
+    `task` is a name, the path of a file that declares one, or the task itself.
     """
-    spec = get_task(task)
+    spec = task if isinstance(task, TaskSpec) else get_task(task)
     method = _shipped("variant", variant)
     method_presets = method.pop("presets", {})
     layers: list[Mapping[str, Any]] = [
-        {"task": spec.name, "task_file": task_file(spec.name), "preset": preset, "variant": variant},
+        {"task": spec.name, "task_file": spec.file, "preset": preset, "variant": variant},
         all_tasks()[LIKE].objectives,
         {"collect": {"steps": spec.episode_steps}, **spec.objectives},
         spec.settings,
@@ -67,7 +67,7 @@ def compose(
         said = dict(method_presets.get(name, {}))
         on_this_task = said.pop("tasks", {}).get(spec.name, {})
         layers += [said, on_this_task]
-    return _resolve(layers, overrides)
+    return _resolve(spec, layers, overrides)
 
 
 def _extended(preset: str) -> dict[str, dict[str, Any]]:
@@ -91,7 +91,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), task: str | None = No
     if not isinstance(saved, dict) or not {"task", "preset", "variant"} <= saved.keys():
         raise UserError(f"{path} is not a saved phylatent configuration: task, preset or variant is missing")
     spec = get_task(str(saved["task"]), saved.get("task_file"), now=task)
-    return _resolve([_as_today(saved) | {"task_file": task_file(spec.name)}], overrides)
+    return _resolve(spec, [_as_today(saved) | {"task_file": spec.file}], overrides)
 
 
 def _as_today(saved: dict[str, Any]) -> dict[str, Any]:
@@ -105,13 +105,15 @@ def _as_today(saved: dict[str, Any]) -> dict[str, Any]:
 
 def to_dict(config: Config) -> dict[str, Any]:
     """Nested plain values, objectives and encoder at the top level under their names, as on the command line."""
-    plain = asdict(config)
-    plain["terms"] = list(config.terms)
-    plain.update(plain.pop("objectives"))
-    settings = plain.pop("encoder")
-    if settings:
-        plain[find_encoder(config.model.encoder).name] = settings
-    return plain
+    settings = {entry.name: getattr(config, entry.name) for entry in fields(Settings)}
+    sections = {**settings, "terms": list(config.terms), **config.objectives}
+    if config.encoder is not None:
+        sections[find_encoder(config.model.encoder).name] = config.encoder
+    return {name: _plain(section) for name, section in sections.items()}
+
+
+def _plain(section: Any) -> Any:
+    return asdict(section) if is_dataclass(section) and not isinstance(section, type) else section
 
 
 def save_config(config: Config, path: Path) -> None:
@@ -150,7 +152,7 @@ def _make_writable(node: DictConfig) -> None:
             _make_writable(node[key])
 
 
-def _resolve(layers: Sequence[Mapping[str, Any]], overrides: Sequence[str]) -> Config:
+def _resolve(spec: TaskSpec, layers: Sequence[Mapping[str, Any]], overrides: Sequence[str]) -> Config:
     _meet_encoder(layers, overrides)
     chosen = _parse(overrides)
     # The schema is read-only because its dataclasses are frozen; merging needs a writable copy of it.
@@ -164,7 +166,7 @@ def _resolve(layers: Sequence[Mapping[str, Any]], overrides: Sequence[str]) -> C
         except OmegaConfBaseException as error:
             key = str(getattr(error, "full_key", "") or "")
             raise UserError(f"wrong value for {key}: {str(error).splitlines()[0]}") from error
-    return _typed(merged, chosen)
+    return _typed(spec, merged, chosen)
 
 
 def _meet_encoder(layers: Sequence[Mapping[str, Any]], overrides: Sequence[str]) -> None:
@@ -175,7 +177,7 @@ def _meet_encoder(layers: Sequence[Mapping[str, Any]], overrides: Sequence[str])
         find_encoder(str(name))
 
 
-def _typed(merged: Any, chosen: Mapping[str, Any]) -> Config:
+def _typed(spec: TaskSpec, merged: Any, chosen: Mapping[str, Any]) -> Config:
     assert isinstance(merged, DictConfig)
     try:
         resolved: Any = OmegaConf.to_object(merged)
@@ -211,6 +213,7 @@ def _typed(merged: Any, chosen: Mapping[str, Any]) -> Config:
         **{**settings, "terms": active},
         objectives={name: getattr(resolved, name) for name in active},
         encoder=getattr(resolved, encoder, None),
+        spec=spec,
     )
 
 

@@ -38,15 +38,13 @@ def collect(config: Config, *, out: Path | None = None, screen: Console | None =
     from phylatent.data.collect import collect as collect_episodes
     from phylatent.records import provenance, write_json
     from phylatent.runs import data_path
-    from phylatent.tasks import get_task
 
     path = out or data_path(config)
     screen = screen or Console(quiet=True)
     started = time.perf_counter()
     existed = path.exists()
     with bar("collect", screen, MofNCompleteColumn(), TextColumn("episodes"), total=config.collect.episodes) as progress:
-        task = get_task(config.task)
-        path = collect_episodes(task, config.collect, seed=config.collect.seed, path=path, progress=progress)
+        path = collect_episodes(config.spec, config.collect, seed=config.collect.seed, path=path, progress=progress)
     if existed:
         screen.print(f"{escape(str(path))} is already collected")
         return path

@@ -30,7 +30,6 @@ from phylatent.machine import peak_memory_gb
 from phylatent.records import provenance, split_of, split_words, write_json
 from phylatent.runs import CONFIG, default_directory, home
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig
-from phylatent.tasks import get_task
 from phylatent.training.run import TrainResult, resumed_config, train, with_data_path
 
 TASK = "tworooms"
@@ -95,7 +94,7 @@ def run_demo(request: Request, console: Console) -> Path:
         success = stages("plan", lambda: plan(runs, overrides=_of("plan", judging), progress=progress, **given))
     page = stages("report", lambda: report([out / run.name for run in runs], out=out))
 
-    _show(results, rates, [record["paper"] for record in success], console)
+    _show(configs["lewm"].spec.title, results, rates, [record["paper"] for record in success], console)
     seconds = _earlier(out / "demo.json") | {name: spent for name, spent in stages.seconds.items() if spent > 1}
     write_json(
         out / "demo.json",
@@ -161,9 +160,9 @@ def _training(config: Config) -> Config:
     return replace(config, diagnose=DiagnoseConfig(), plan=PlanConfig())
 
 
-def _show(results: Mapping[str, TrainResult], rates: list[Any], success: list[Any], console: Console) -> None:
+def _show(task: str, results: Mapping[str, TrainResult], rates: list[Any], success: list[Any], console: Console) -> None:
     judged_on = split_words(split_of(rates[0]))
-    table = Table(title=f"{get_task(TASK).title}, split: {judged_on}; one training seed: failure rates and planning success")
+    table = Table(title=f"{task}, split: {judged_on}; one training seed: failure rates and planning success")
     table.add_column("", no_wrap=True)
     for variant in results:
         table.add_column(variant, justify="right", no_wrap=True)

@@ -37,14 +37,12 @@ def inspect(
     from phylatent.data.readers import open_episodes
     from phylatent.records import provenance, write_json
     from phylatent.runs import data_path, home
-    from phylatent.tasks import get_task
 
     path = path or data_path(config)
-    task = get_task(config.task)
-    facts = inspect_data(path, task)
+    facts = inspect_data(path, config.spec)
     folder = out or home() / "runs" / f"inspect-{path.stem}"
     write_json(folder / "inspect.json", facts | {"config": to_dict(config), "provenance": provenance()})
-    contact_sheet(open_episodes(path, task), folder / "frames.png")
+    contact_sheet(open_episodes(path, config.spec), folder / "frames.png")
     if screen is not None:
         _show(facts, screen)
         screen.print(f"record and sample frames: [bold]{escape(str(folder))}[/]")

@@ -14,7 +14,7 @@ from PIL import Image
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import episode_rows
 from phylatent.files import atomic
-from phylatent.schema import TaskSpec
+from phylatent.schema import Row, TaskSpec
 
 SAMPLED_FRAMES = 256
 LAGS = (1, 5)
@@ -86,19 +86,29 @@ def action_autocorrelation(episodes: Episodes, task: TaskSpec, lag: int) -> list
 
 def reached_goal(episodes: Episodes, task: TaskSpec) -> float | None:
     """Share of episodes in which some state meets the goal that was in force one row before it."""
-    if task.solved is None or not task.columns or episodes.row_columns != task.columns:
+    if "paper" not in task.rules or not task.columns or episodes.row_columns != task.columns:
         return None
     columns = {name: episodes.column(name) for name in task.columns}
+    goals = goal_columns(task, {name: values[0] for name, values in columns.items()})
+    if not goals or not goals <= columns.keys():
+        return None
+    solved = task.rules["paper"].solved
 
-    def row(index: int) -> dict[str, np.ndarray]:
-        return {name: values[index] for name, values in columns.items()}
+    def row(index: int, goal: int) -> Row:
+        return {name: values[goal if name in goals else index] for name, values in columns.items()}
 
     def reaches(first: int, last: int) -> bool:
-        assert task.solved is not None
-        return any(task.solved(row(t + 1), row(t)) for t in range(first, last))
+        return any(solved(row(t + 1, goal=t)) for t in range(first, last))
 
     reached = [reaches(int(a), int(b)) for a, b in zip(episodes.offsets, episodes.last_rows, strict=True)]
     return float(np.mean(reached))
+
+
+def goal_columns(task: TaskSpec, row: Row) -> set[str]:
+    """The columns that hold a row's goal: those that `with_goal` sets. A file need not have them."""
+    if task.with_goal is None:
+        return set()
+    return {name for name, value in task.with_goal(row, row).items() if value is not row.get(name)}
 
 
 def changing_windows(

@@ -16,7 +16,6 @@ from phylatent.data.lance import LanceStore
 from phylatent.data.view import View
 from phylatent.errors import UserError
 from phylatent.schema import AS_PUBLISHED, Row, TaskSpec
-from phylatent.tasks import task_file
 
 SUFFIXES = (".h5", ".hdf5", lance.SUFFIX)
 
@@ -122,7 +121,7 @@ def locate(path: Path, task: TaskSpec) -> Path:
     """The data file that `data=` means: itself, or the only one in a directory."""
     if path.is_file() or (path.is_dir() and path.suffix == lance.SUFFIX):
         return path
-    again = f"`phylatent collect task={task_file(task.name) or task.name}` makes one"
+    again = f"`phylatent collect task={task.file or task.name}` makes one"
     if not path.is_dir():
         _check_not_in_progress(path.with_name(path.name + ".parts"), path)
         raise UserError(f"there is no data file {path}; check data=, or collect first: {again}")

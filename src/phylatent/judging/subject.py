@@ -87,18 +87,16 @@ def load_subject(
         raise UserError(
             f"{source} does not say what its actions are z-scored with; import it again with data=, the data it was trained on"
         )
-    if run is None:
-        task = get_task(model.config.task, now=task_file)
-    else:
-        task = get_task(load_config(run / CONFIG, task=task_file).task)
+    saved = None if run is None else load_config(run / CONFIG, task=task_file)
+    task = get_task(model.config.task, now=task_file) if saved is None else saved.spec
     config = compose(
-        task.name,
+        task,
         preset or trained.get("preset") or "laptop",
         model.config.variant or "lewm",
         # A variant's own settings are the training's business; only what judges is asked for here.
         overrides,
     )
-    episodes = open_episodes(_data(config, run, overrides), task)
+    episodes = open_episodes(_data(config, saved, overrides), task)
     name = run.name if run else place.name
     return Subject(
         name=name,
@@ -141,10 +139,9 @@ def _trained(model: WorldModel) -> Mapping[str, Any]:
     return (model.config.provenance or {}).get("config") or {}
 
 
-def _data(config: Config, run: Path | None, overrides: Sequence[str]) -> Path:
-    if run is not None and not any(override.startswith("data=") for override in overrides):
-        return data_path(load_config(run / CONFIG))
-    return data_path(config)
+def _data(config: Config, saved: Config | None, overrides: Sequence[str]) -> Path:
+    given = any(override.startswith("data=") for override in overrides)
+    return data_path(config if saved is None or given else saved)
 
 
 def _split(model: WorldModel, episodes: Episodes, config: Config) -> Split:

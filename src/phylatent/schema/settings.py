@@ -14,6 +14,7 @@ from typing import Any
 from phylatent.schema.checks import at_least, check
 from phylatent.schema.diagnose import DiagnoseConfig
 from phylatent.schema.plan import PlanConfig
+from phylatent.schema.task import TaskSpec
 
 AS_PUBLISHED, FAST = RENDERS = ("as-published", "fast")
 
@@ -190,7 +191,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """A resolved configuration: `Settings`, by name the settings of every active objective, and those of the encoder."""
+    """A resolved configuration: `Settings`, by name the settings of every active objective, the encoder's, and the task."""
 
+    spec: TaskSpec = field(kw_only=True, compare=False, repr=False)
+    """The task that `task` names, found once. It is not saved: a saved configuration finds it again."""
     objectives: Mapping[str, Any] = field(default_factory=dict)
     encoder: Any = None

@@ -101,8 +101,6 @@ class TaskSpec:
     """(environment, row) → sets the environment to that recorded state."""
     render_fast: Callable[[Any, int], np.ndarray] | None = None
     """(environment, size) → uint8 [size, size, 3] for `collect.render=fast`. None: drawing as published is fast enough."""
-    solved: Callable[[Row, Row], bool] | None = None
-    """(row, the row that holds its goal) → success under the paper's protocol."""
     with_goal: Callable[[Row, Row], Row] | None = None
     """(row, another row) → the first one, with the other's state as its goal."""
     rules: Mapping[str, Rule] = field(default_factory=dict)
@@ -115,6 +113,8 @@ class TaskSpec:
     severities: Mapping[str, float] = field(default_factory=dict)
     """How strong each perturbation of the invariance diagnostic is here, frozen for all models; `SEVERITIES` for those it does
     not name. benchmarks/severities.py proposes them."""
+    file: str | None = field(default=None, compare=False)
+    """Where a user's own is declared, filled in when it is loaded. None for one that is found by its name alone."""
 
     def strengths(self) -> dict[str, float]:
         """The strength of every kind of perturbation on this task."""

@@ -68,11 +68,6 @@ def get_task(name: str, recorded: str | None = None, now: str | None = None) -> 
     return _installed(name) if recorded is None else _recorded(name, Path(recorded))
 
 
-def task_file(name: str) -> str | None:
-    """The file that declares a task which `get_task` has found; None for one that is found by its name alone."""
-    return str(_own[name].file) if name in _own and _own[name].file else None
-
-
 def add_task_file(path: Path, *, given: bool = False) -> TaskSpec:
     """Make the task of a file known to this process."""
     path = path.expanduser()
@@ -87,6 +82,8 @@ def add_task_file(path: Path, *, given: bool = False) -> TaskSpec:
         )
     if known is not None and known.file not in (None, file) and (known.given or not given):
         raise UserError(f"{known.file} and {file} both call their task {task.name!r}; give one of them another name")
+    if known is not None and known.file == file:
+        task = known.task  # one object for all who ask
     _own[task.name] = OwnTask(task, file, given)
     return task
 

@@ -116,16 +116,12 @@ def misalignment(a: np.ndarray, b: np.ndarray) -> float:
     return math.degrees(2 * math.acos(min(1.0, max(w, (w + x) / math.sqrt(2), (w + x + y + z) / 2))))
 
 
-def solved(row: Row, goal_row: Row) -> bool:
-    return distance(row, goal_row) <= SUCCESS_RADIUS
-
-
 def with_goal(row: Row, goal: Row) -> Row:
     return row | {"goal_pos": goal["privileged_block_0_pos"], "goal_quat": goal["privileged_block_0_quat"]}
 
 
 def placed(row: Row) -> bool:
-    return solved(row, row)
+    return distance(row, row) <= SUCCESS_RADIUS
 
 
 def not_placed(row: Row) -> bool:
@@ -292,7 +288,6 @@ TASK = TaskSpec(
     read_columns=read_columns,
     restore=restore,
     render_fast=render_fast,
-    solved=solved,
     with_goal=with_goal,
     distance=distance,
     distance_unit="m",

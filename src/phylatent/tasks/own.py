@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def load_task_file(path: Path) -> TaskSpec:
     module = import_file(path, "a task file", "task=", GUIDE)
     if not hasattr(module, "TASK"):
         raise UserError(f"{path} declares no TASK; add TASK = TaskSpec(name=…, …) to it; {GUIDE}")
-    return checked_task(module.TASK, str(path))
+    return replace(checked_task(module.TASK, str(path)), file=str(path.resolve()))
 
 
 def checked_task(found: Any, where: str) -> TaskSpec:

@@ -120,18 +120,14 @@ def distance(row: Row, goal_row: Row) -> float:
     return object_error(row, goal_row)[0]
 
 
-def solved(row: Row, goal_row: Row) -> bool:
-    """The environment's rule: pusher and block together, and the angle."""
-    both = np.linalg.norm(row["state"][:4] - goal_row["goal_state"][:4])
-    return bool(both < SUCCESS_RADIUS and object_error(row, goal_row)[1] < SUCCESS_ANGLE)
-
-
 def with_goal(row: Row, goal: Row) -> Row:
     return row | {"goal_state": goal["state"]}
 
 
 def reached(row: Row) -> bool:
-    return solved(row, row)
+    """The environment's rule: pusher and block together, and the angle."""
+    both = np.linalg.norm(row["state"][:4] - row["goal_state"][:4])
+    return bool(both < SUCCESS_RADIUS and object_error(row, row)[1] < SUCCESS_ANGLE)
 
 
 def not_reached(row: Row) -> bool:
@@ -228,7 +224,6 @@ TASK = TaskSpec(
     read_columns=read_columns,
     restore=restore,
     render_fast=render_fast,
-    solved=solved,
     with_goal=with_goal,
     distance=distance,
     distance_unit="px",

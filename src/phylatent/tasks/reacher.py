@@ -83,17 +83,13 @@ def fingertip(qpos: np.ndarray) -> np.ndarray:
     )
 
 
-def solved(row: Row, goal_row: Row) -> bool:
-    return bool((joint_errors(row, goal_row, turns_count=True) < JOINT_TOLERANCE).all())
-
-
 def distance(row: Row, goal_row: Row) -> float:
     """The larger joint error, the shoulder's modulo a turn."""
     return float(joint_errors(row, goal_row, turns_count=False).max())
 
 
 def matched(row: Row) -> bool:
-    return solved(row, row)
+    return bool((joint_errors(row, row, turns_count=True) < JOINT_TOLERANCE).all())
 
 
 def matched_modulo(row: Row) -> bool:
@@ -186,7 +182,6 @@ TASK = TaskSpec(
     read_columns=read_columns,
     restore=restore,
     render_fast=render_fast,
-    solved=solved,
     with_goal=with_goal,
     distance=distance,
     distance_unit="rad",

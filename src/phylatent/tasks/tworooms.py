@@ -34,16 +34,12 @@ def distance(row: Row, goal_row: Row) -> float:
     return float(np.linalg.norm(row["state"] - goal_row["goal_state"]))
 
 
-def solved(row: Row, goal_row: Row) -> bool:
-    return distance(row, goal_row) < SUCCESS_RADIUS
-
-
 def with_goal(row: Row, goal: Row) -> Row:
     return row | {"goal_state": goal["state"]}
 
 
 def reached(row: Row) -> bool:
-    return solved(row, row)
+    return distance(row, row) < SUCCESS_RADIUS
 
 
 def not_reached(row: Row) -> bool:
@@ -113,7 +109,7 @@ def behaviour(simulator: Any, rng: np.random.Generator) -> Callable[[], np.ndarr
 
     def act() -> np.ndarray:
         row = simulator.columns()
-        if solved(row, row):
+        if reached(row):
             simulator.env._set_goal_state(rng.uniform(position.low, position.high).astype(np.float32))
         return go()
 
@@ -146,7 +142,6 @@ TASK = TaskSpec(
     expert=expert,
     read_columns=read_columns,
     restore=restore,
-    solved=solved,
     with_goal=with_goal,
     distance=distance,
     distance_unit="px",

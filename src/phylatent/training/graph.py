@@ -21,7 +21,6 @@ from phylatent.objectives.term import PLACES, Dims, Sequences, Term
 from phylatent.randomness import Draws, seeded_init
 from phylatent.schema import Config, Normaliser
 from phylatent.schema.settings import SHARES
-from phylatent.tasks import get_task
 from phylatent.training.balance import Balance
 from phylatent.training.shares import Entries, gradient_norms, shares, watched
 
@@ -124,7 +123,7 @@ class TrainingGraph(nn.Module):
 def target_periods(config: Config) -> Mapping[int, float]:
     """The dimensions of the physical target that are regressed as sine and cosine, with their periods."""
     psg = config.objectives.get("psg")
-    return get_task(config.task).target.angles if psg is not None and psg.angles == CIRCULAR else {}
+    return config.spec.target.angles if psg is not None and psg.angles == CIRCULAR else {}
 
 
 def build(
@@ -134,7 +133,7 @@ def build(
     action_correlations: tuple[Any, ...] | None = None,
 ) -> TrainingGraph:
     """The training graph of a configuration. Without statistics of data, actions and targets pass as they are."""
-    task = get_task(config.task)
+    task = config.spec
     world_model = WorldModel(
         WorldModelConfig(
             action_dim=task.action_dim,

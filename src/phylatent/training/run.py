@@ -38,7 +38,6 @@ from phylatent.runs import (
     newest_checkpoint,
 )
 from phylatent.schema import Config, TaskSpec
-from phylatent.tasks import get_task
 from phylatent.training.callbacks import Diagnosing
 from phylatent.training.clock import Clock
 from phylatent.training.graph import TrainingGraph, build, target_periods
@@ -109,7 +108,7 @@ def prepare(config: Config) -> Prepared:
         raise UserError("train.predictor_steps needs an objective that teaches the predictor, such as pred, among the terms")
     if config.train.wandb and importlib.util.find_spec("wandb") is None:
         raise UserError("train.wandb=true needs the wandb package: pip install 'phylatent[wandb]'")
-    task = get_task(config.task)
+    task = config.spec
     episodes = open_episodes(data_path(config), task)
     split = split_episodes(len(episodes.lengths), config.split)
     statistics = fit_statistics(episodes, task, split.train, periods=target_periods(config))
