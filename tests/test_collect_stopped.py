@@ -18,8 +18,8 @@ import numpy as np
 import psutil
 import pytest
 
-from phylatent.data import hdf5
 from phylatent.data.collect import collect
+from phylatent.data.formats import hdf5
 from phylatent.data.readers import open_episodes
 from phylatent.errors import Interrupted, PhylatentError, UserError
 from phylatent.schema import CollectConfig

@@ -10,14 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from phylatent.data import checks, lance
-from phylatent.data.hdf5 import HDF5Store
-from phylatent.data.lance import LanceStore
+from phylatent.data import checks
+from phylatent.data.formats import is_data, open_store, stores
 from phylatent.data.view import View
 from phylatent.errors import UserError
 from phylatent.schema import AS_PUBLISHED, Row, TaskSpec
-
-SUFFIXES = (".h5", ".hdf5", lance.SUFFIX)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +74,7 @@ class Episodes:
 
 def open_episodes(path: str | Path, task: TaskSpec) -> Episodes:
     file = locate(Path(path), task)
-    store = View(LanceStore(file) if file.suffix == lance.SUFFIX and file.is_dir() else HDF5Store(file), task)
+    store = View(open_store(file), task)
     task_name = store.attributes.get("task")
     checks.check_task(store.path, task_name, task)
     checks.check_columns(store, task)
@@ -119,19 +116,20 @@ def read_targets(store: View, task: TaskSpec) -> np.ndarray:
 
 def locate(path: Path, task: TaskSpec) -> Path:
     """The data file that `data=` means: itself, or the only one in a directory."""
-    if path.is_file() or (path.is_dir() and path.suffix == lance.SUFFIX):
+    if is_data(path):
         return path
     again = f"`phylatent collect task={task.file or task.name}` makes one"
     if not path.is_dir():
         _check_not_in_progress(path.with_name(path.name + ".parts"), path)
         raise UserError(f"there is no data file {path}; check data=, or collect first: {again}")
-    files = sorted(file for suffix in SUFFIXES for file in path.glob(f"*{suffix}") if not file.name.startswith("."))
+    suffixes = tuple(stores())
+    files = sorted(file for suffix in suffixes for file in path.glob(f"*{suffix}") if not file.name.startswith("."))
     if not files:
         for parts in sorted(path.glob("*.parts")):
             _check_not_in_progress(parts, parts.with_suffix(""))
         for archive in sorted(path.glob("*.zst")):
             raise UserError(f"directory {path} holds an archive only; unpack it first: `phylatent import {archive}`")
-        raise UserError(f"directory {path} holds no {' or '.join(SUFFIXES)} file; check data=, or collect first: {again}")
+        raise UserError(f"directory {path} holds no {' or '.join(suffixes)} file; check data=, or collect first: {again}")
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
         raise UserError(f"directory {path} holds {len(files)} data files ({names}); name one of them in data=")

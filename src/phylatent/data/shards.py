@@ -14,7 +14,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 
-from phylatent.data.hdf5 import new_file
+from phylatent.data.formats.hdf5 import new_file
 from phylatent.records import provenance
 from phylatent.schema import AS_PUBLISHED, Row, TaskSpec
 from phylatent.simulator import Simulator

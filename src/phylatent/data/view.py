@@ -10,27 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
+from phylatent.data.formats import Store
 from phylatent.errors import UserError
 from phylatent.schema import TaskSpec
 
 EPISODE_IDS = ("ep_idx", "episode_idx")
 SAMPLED_FRAMES = 64
-
-
-class Store(Protocol):
-    """A file format: what a reader must offer. It must pickle, and open its own handles in every process."""
-
-    path: Path
-    columns: dict[str, tuple[tuple[int, ...], np.dtype]]
-    attributes: dict[str, Any]
-
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray: ...
-
-    def frames(self, rows: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)

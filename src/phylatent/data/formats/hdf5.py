@@ -7,7 +7,7 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h5py
 import numpy as np
@@ -25,6 +25,9 @@ LIBVER = "v110"
 
 class HDF5Store:
     """Raw columns of a file. HDF5 handles survive neither fork nor pickling, so every process opens its own."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".h5", ".hdf5")
+    is_directory: ClassVar[bool] = False
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -160,3 +163,6 @@ def _missing_filter(dataset: h5py.Dataset) -> str | None:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+STORE = HDF5Store

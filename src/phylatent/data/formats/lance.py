@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
 
 from phylatent.errors import UserError
 
-SUFFIX = ".lance"
 AGAIN = "download or write it again"
 _first_pid: int | None = None
 """The process in which Lance was first used: its threads do not follow into a fork, where it would wait for them for ever."""
@@ -21,6 +20,9 @@ _first_pid: int | None = None
 
 class LanceStore:
     """Raw columns of a table, at the version it had when it was opened. Every process opens its own handle."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".lance",)
+    is_directory: ClassVar[bool] = True
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -132,3 +134,6 @@ def _described(kind: Any, rows: int) -> tuple[tuple[int, ...], np.dtype]:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+STORE = LanceStore
