@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from phylatent.diagnostics import invariance
-from phylatent.diagnostics.samples import draw_states, hold
-from phylatent.diagnostics.subject import judged
+from phylatent.diagnostics.held_out import draw_states, find_held_out_rows
+from phylatent.diagnostics.latents import judged
 from phylatent.errors import PhylatentError, UserError
 from phylatent.judging.subject import Subject, load_subject
 from phylatent.schema import PERTURBATIONS, VALIDATION
@@ -32,7 +32,7 @@ Rates = Mapping[float, Mapping[str, float]]
 
 
 def sweep(subject: Subject) -> Rates:
-    held = hold(subject.episodes, subject.split.side(VALIDATION), subject.model.config.clip)
+    held = find_held_out_rows(subject.episodes, subject.split.side(VALIDATION), subject.model.config.clip)
     states, strengths = draw_states(held, count=STATES, seed=SEED), subject.task.strengths()
     found: dict[float, dict[str, float]] = {}
     with judged(subject.model):

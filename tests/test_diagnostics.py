@@ -21,10 +21,10 @@ from phylatent.collapse import separation_ratio
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split
 from phylatent.diagnostics.diagnose import Diagnosis, diagnose_model, save
-from phylatent.diagnostics.drawing import Sample, draw_samples
+from phylatent.diagnostics.during_training import shrink
+from phylatent.diagnostics.held_out import find_held_out_rows
 from phylatent.diagnostics.perturbations import perturb
-from phylatent.diagnostics.samples import hold
-from phylatent.diagnostics.small import shrink
+from phylatent.diagnostics.sample import Sample, make_sample
 from phylatent.errors import UserError
 from phylatent.processes import one_thread
 from phylatent.schema import PERTURBATIONS, ClipConfig, DiagnoseConfig
@@ -69,7 +69,7 @@ def free_space(tmp_path_factory: pytest.TempPathFactory) -> Episodes:
 
 
 def draw(episodes: Episodes, settings: DiagnoseConfig = SETTINGS, split: Split = SPLIT) -> Sample:
-    return draw_samples(task=TASK, episodes=episodes, split=split, clip=CLIP, settings=settings)
+    return make_sample(task=TASK, episodes=episodes, split=split, clip=CLIP, settings=settings)
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +251,7 @@ def test_the_same_seed_draws_the_same_whatever_the_workers(sample: Sample, free_
     assert timeless[0] == timeless[1]
     assert draw(free_space, replace(settings, severity=2.0, branches=2)).fingerprint != one.fingerprint
     other = replace(TASK, severities={"noise": 0.2})
-    louder = draw_samples(task=other, episodes=free_space, split=SPLIT, clip=CLIP, settings=settings)
+    louder = make_sample(task=other, episodes=free_space, split=SPLIT, clip=CLIP, settings=settings)
     assert louder.fingerprint != one.fingerprint, "the task's own strengths are part of it"
 
 
@@ -332,7 +332,7 @@ def test_what_cannot_be_drawn_is_said_in_one_sentence(free_space: Episodes) -> N
     with pytest.raises(UserError, match="are long enough for 9 blocks"):
         draw(free_space, replace(SETTINGS, horizons=(9,)))
     with pytest.raises(UserError, match="does not divide a block of 5"):
-        hold(replace(free_space, frame_stride=2), SPLIT.side("test"), CLIP)
+        find_held_out_rows(replace(free_space, frame_stride=2), SPLIT.side("test"), CLIP)
 
 
 def test_a_latent_of_another_shape_is_told(sample: Sample) -> None:
@@ -353,7 +353,7 @@ def test_less_than_was_asked_for_is_used_and_said(free_space: Episodes) -> None:
 def test_rows_without_a_known_state_are_never_drawn(free_space: Episodes) -> None:
     targets = free_space.targets.copy()
     targets[::2] = np.nan
-    held = hold(replace(free_space, targets=targets), SPLIT.side("test"), CLIP)
+    held = find_held_out_rows(replace(free_space, targets=targets), SPLIT.side("test"), CLIP)
     assert (held.rows % 2 == 1).all()
 
 

@@ -20,12 +20,12 @@ from phylatent.collapse import (
 )
 from phylatent.diagnostics import perturbations
 from phylatent.diagnostics.coordinates import Coordinates
+from phylatent.diagnostics.held_out import unrank_pairs
 from phylatent.diagnostics.identifiability import pair_distances
-from phylatent.diagnostics.neighbours import action_fan
 from phylatent.diagnostics.ordering import confused, lost_order, reversed_order, unit
+from phylatent.diagnostics.ordering_sample import action_fan
 from phylatent.diagnostics.perturbations import perturb
 from phylatent.diagnostics.rates import Counts, bootstrap_rate, count, count_pairs, over_seeds
-from phylatent.diagnostics.samples import unrank_pairs
 from phylatent.schema import PERTURBATIONS, SEVERITIES
 from phylatent.statistics import wilson
 from phylatent.tasks.tworooms import TASK

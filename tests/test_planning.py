@@ -15,13 +15,13 @@ from phylatent.data.readers import open_episodes
 from phylatent.data.stats import split_episodes
 from phylatent.errors import PhylatentError, UserError
 from phylatent.planning.evaluate import Course, lay_out, run_policies
-from phylatent.planning.imagination import imagination, nearest, rank_correlation, verdict
+from phylatent.planning.imagination import imagination, nearest, verdict
 from phylatent.planning.pairs import PairList, draw_pairs
 from phylatent.planning.planner import Actions
 from phylatent.planning.record import outcomes, summarise
 from phylatent.schema import Normaliser, PlanConfig, SplitConfig
 from phylatent.simulator import Simulator
-from phylatent.statistics import success_interval, wilson
+from phylatent.statistics import rank_correlation, success_interval, wilson
 from phylatent.tasks.tworooms import TASK
 
 ACTIONS = Actions((-1.0, -1.0), (1.0, 1.0), Normaliser((0.0, 0.0), (0.87, 0.87)))

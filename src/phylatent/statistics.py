@@ -145,3 +145,16 @@ def sign_flip(totals_E: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> flo
 def spread(values: Sequence[float]) -> float | None:
     """The sample standard deviation; None for fewer than two values."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def rank_correlation(first: np.ndarray, second: np.ndarray) -> float | None:
+    """Spearman's; equal values share their mean rank. None where one side does not vary."""
+    ranks = np.stack([_ranks(first), _ranks(second)])
+    if len(first) < 2 or (ranks.std(axis=1) == 0).any():
+        return None
+    return float(np.corrcoef(ranks)[0, 1])
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2)[place]

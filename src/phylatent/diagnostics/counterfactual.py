@@ -11,9 +11,9 @@ import numpy as np
 from phylatent.collapse import counterfactual_failures, separation
 from phylatent.diagnostics.branches import Branches
 from phylatent.diagnostics.coordinates import Coordinates
+from phylatent.diagnostics.held_out import HeldOutRows
+from phylatent.diagnostics.latents import encode, predict
 from phylatent.diagnostics.rates import Measured, count
-from phylatent.diagnostics.samples import Held
-from phylatent.diagnostics.subject import encode, predict
 from phylatent.models.latent import LatentModel
 
 APART = 0.1
@@ -21,7 +21,13 @@ APART = 0.1
 
 
 def measure(
-    model: LatentModel, branches: Branches, held: Held, coordinates: Coordinates, *, horizons: Sequence[int], headline: int
+    model: LatentModel,
+    branches: Branches,
+    held: HeldOutRows,
+    coordinates: Coordinates,
+    *,
+    horizons: Sequence[int],
+    headline: int,
 ) -> Measured:
     """Predictions start from the encoded recorded frame and take the very actions that were executed from its state."""
     shape = branches.targets.shape[:3]

@@ -13,11 +13,11 @@ import numpy as np
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split
 from phylatent.diagnostics import counterfactual, identifiability, invariance, ordering
-from phylatent.diagnostics.drawing import PaperSample, Progress, Sample, describe, draw_samples
 from phylatent.diagnostics.identifiability import Q_LAT, THRESHOLDS, threshold_name
-from phylatent.diagnostics.neighbours import OrderingSample
+from phylatent.diagnostics.latents import Health, Unfit, check_health, judged
+from phylatent.diagnostics.ordering_sample import OrderingSample
 from phylatent.diagnostics.rates import Measured, Rate, over_seeds
-from phylatent.diagnostics.subject import Health, Unfit, check_health, judged
+from phylatent.diagnostics.sample import PaperSample, Progress, Sample, describe, make_sample
 from phylatent.files import atomic
 from phylatent.models.latent import LatentModel
 from phylatent.records import write_json
@@ -60,12 +60,12 @@ def diagnose_model(
 ) -> Diagnosis:
     """Judge a model on the episodes that `settings.split` names.
 
-    `sample` (see `draw_samples`) is shared by models that are to be compared. `seen` are the perturbations whose form the model
+    `sample` (see `make_sample`) is shared by models that are to be compared. `seen` are the perturbations whose form the model
     met in training, where that is known: they are then rated apart from the others.
     """
     started = time.perf_counter()
     if sample is None:
-        sample = draw_samples(task=task, episodes=episodes, split=split, clip=clip, settings=settings, progress=progress)
+        sample = make_sample(task=task, episodes=episodes, split=split, clip=clip, settings=settings, progress=progress)
     assert sample.settings == describe(task, split, clip, settings), "a sample drawn with other settings"
     measured: list[dict[str, Measured]] = []
     with judged(model):

@@ -8,9 +8,9 @@ import numpy as np
 
 from phylatent.collapse import Collisions, collisions
 from phylatent.diagnostics.coordinates import Coordinates
+from phylatent.diagnostics.held_out import HeldOutRows, Pairs
+from phylatent.diagnostics.latents import encode
 from phylatent.diagnostics.rates import Counts, Measured, count_pairs
-from phylatent.diagnostics.samples import Held, Pairs
-from phylatent.diagnostics.subject import encode
 from phylatent.models.latent import LatentModel
 
 Q_PHYS, Q_LAT = 75, 10
@@ -30,7 +30,7 @@ def threshold_name(q_phys: float, q_lat: float) -> str:
     return f"{q_phys}/{q_lat}"
 
 
-def measure(model: LatentModel, pairs: Pairs, held: Held, coordinates: Coordinates) -> Measured:
+def measure(model: LatentModel, pairs: Pairs, held: HeldOutRows, coordinates: Coordinates) -> Measured:
     """Failures among physically far pairs (docs/choices.md says why not among all). Beside it: nine thresholds."""
     z_FD = encode(model, held.episodes.frames, pairs.rows)
     d_lat = pair_distances(z_FD, pairs.first, pairs.second)

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from phylatent.collapse import displacement, invariance_failures
+from phylatent.diagnostics.held_out import HeldOutRows, States
+from phylatent.diagnostics.latents import encode
 from phylatent.diagnostics.perturbations import perturb
 from phylatent.diagnostics.rates import Measured, count
-from phylatent.diagnostics.samples import Held, States
-from phylatent.diagnostics.subject import encode
 from phylatent.models.latent import LatentModel
 from phylatent.schema import PERTURBATIONS
 
 
 def measure(
-    model: LatentModel, states: States, held: Held, *, strengths: Mapping[str, float], severity: float, seed: int
+    model: LatentModel, states: States, held: HeldOutRows, *, strengths: Mapping[str, float], severity: float, seed: int
 ) -> Measured:
     """Headline: each state under its own kind of perturbation. Beside it: every kind on all states."""
     frames = held.episodes.frames

@@ -12,10 +12,10 @@ import numpy as np
 from phylatent.diagnostics import perturbations
 from phylatent.diagnostics.branches import Branches
 from phylatent.diagnostics.coordinates import Coordinates
-from phylatent.diagnostics.neighbours import MISSING, Neighbours
+from phylatent.diagnostics.held_out import HeldOutRows
+from phylatent.diagnostics.latents import encode, predict
+from phylatent.diagnostics.ordering_sample import MISSING, Neighbours
 from phylatent.diagnostics.rates import Counts, Measured, count
-from phylatent.diagnostics.samples import Held
-from phylatent.diagnostics.subject import encode, predict
 from phylatent.models.latent import LatentModel
 
 SHIFTS = {"brightness": perturbations.brightness, "colour": perturbations.colour, "texture": perturbations.texture}
@@ -70,7 +70,7 @@ def lost_order(d_phys_T: np.ndarray, d_true_T: np.ndarray, d_pred_T: np.ndarray,
     return Comparisons(*(values.reshape(*values.shape[:-2], -1) for values in (eligible, failed)))
 
 
-def measure_neighbours(model: LatentModel, neighbours: Neighbours, held: Held) -> tuple[Measured, Measured]:
+def measure_neighbours(model: LatentModel, neighbours: Neighbours, held: HeldOutRows) -> tuple[Measured, Measured]:
     """Invariance (beside it: each condition) and distinguishability."""
     frames, anchors = held.episodes.frames, neighbours.references.shape[1]
     episode = held.episode_of(neighbours.rows[:anchors])
@@ -109,7 +109,13 @@ def measure_neighbours(model: LatentModel, neighbours: Neighbours, held: Held) -
 
 
 def measure_branches(
-    model: LatentModel, branches: Branches, held: Held, coordinates: Coordinates, *, horizons: Sequence[int], headline: int
+    model: LatentModel,
+    branches: Branches,
+    held: HeldOutRows,
+    coordinates: Coordinates,
+    *,
+    horizons: Sequence[int],
+    headline: int,
 ) -> Measured:
     shape = branches.targets.shape[:3]
     ends = unit(encode(model, branches.frames, np.arange(len(branches.packed))).reshape(*shape, -1))
@@ -137,10 +143,10 @@ def _pairwise(points_MbKD: np.ndarray) -> np.ndarray:
     return np.moveaxis(np.linalg.norm(points_MbKD[:, first] - points_MbKD[:, second], axis=-1), 1, -1)
 
 
-def _count(found: Comparisons, episode: np.ndarray, held: Held) -> Counts:
+def _count(found: Comparisons, episode: np.ndarray, held: HeldOutRows) -> Counts:
     episode = np.broadcast_to(episode, found.eligible.shape)
     return count(found.failed.ravel(), found.eligible.ravel(), episode.ravel(), episodes=len(held.ids))
 
 
-def _none(held: Held) -> Counts:
+def _none(held: HeldOutRows) -> Counts:
     return Counts(np.zeros(len(held.ids), dtype=np.int64), np.zeros(len(held.ids), dtype=np.int64))

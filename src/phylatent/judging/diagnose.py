@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from phylatent.diagnostics.diagnose import diagnose_model, save
-from phylatent.diagnostics.drawing import draw_samples
+from phylatent.diagnostics.sample import make_sample
 from phylatent.judging.measured import Say, is_measured, record_key
 from phylatent.judging.subject import Sources, judging_overrides, load_subjects
 from phylatent.records import provenance
@@ -48,7 +48,7 @@ def diagnose(
             def tell(what: str, done: int, total: int, name: str = subject.name) -> None:
                 progress(f"diagnose {name}", what, done, total)
 
-            sample = sample or draw_samples(**held, progress=tell)
+            sample = sample or make_sample(**held, progress=tell)
             diagnosis = diagnose_model(subject.model, **held, seen=subject.seen, sample=sample, progress=tell)
             if subject.run is not None:
                 copy_training(subject.run, subject.directory)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from phylatent.planning.closed_loop import Trajectory
+from phylatent.statistics import rank_correlation
 
 AGREEMENT = 0.1
 """Imagined and real cost agree when they differ by less than this share of the cost at the start."""
@@ -50,19 +51,6 @@ def imagination(trajectories: Sequence[Trajectory], successes: Sequence[bool]) -
         "correlation": rank_correlation(costs[:, 1], costs[:, 2]),
         "failures": {name: failed.get(name, 0) for name in ("search", "model", "latent")},
     }
-
-
-def rank_correlation(first: np.ndarray, second: np.ndarray) -> float | None:
-    """Spearman's; equal values share their mean rank. None where one side does not vary."""
-    ranks = np.stack([_ranks(first), _ranks(second)])
-    if len(first) < 2 or (ranks.std(axis=1) == 0).any():
-        return None
-    return float(np.corrcoef(ranks)[0, 1])
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(count) - (count - 1) / 2)[place]
 
 
 def nearest(latents: np.ndarray, bank_FD: np.ndarray) -> np.ndarray:

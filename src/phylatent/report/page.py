@@ -40,9 +40,9 @@ def make_report(directories: Sequence[Path], out: Path, *, title: str | None = N
     clouds, strips, figures = scatters(methods), filmstrips(methods), _figures(methods)
     html = _render(methods, title, clouds, strips, figures)
 
-    written = [name for figure in figures.values() for name in static.draw(figure, out / FIGURES)]
+    written = [name for figure in figures.values() for name in static.render_figure(figure, out / FIGURES)]
     written += _static_scatters(clouds, out / FIGURES)
-    written += static.draw_strips(strips, out / FIGURES) if strips and strips.episodes else []
+    written += static.render_strips(strips, out / FIGURES) if strips and strips.episodes else []
     write_json(out / RECORD, _record(methods, title, written))
     with atomic(out / PAGE) as temporary:
         temporary.write_text(html, encoding="utf-8")
@@ -108,7 +108,7 @@ def _static_scatters(clouds: Sequence[Scatter], directory: Path) -> list[str]:
         if any(cloud is not None for cloud in scatter.clouds.values()):
             name = f"diagnostics-{static.slug(scatter.title)}"
             name += f"-{len(written)}" if f"{name}.png" in written else ""
-            written += static.draw_scatter(scatter, boxes, directory, name)
+            written += static.render_scatter(scatter, boxes, directory, name)
     return written
 
 

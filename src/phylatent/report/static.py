@@ -30,7 +30,7 @@ INK = "#5A6068"
 WIDTH, COLUMNS = 3.1, 4
 
 
-def draw(figure: Figure, directory: Path) -> list[str]:
+def render_figure(figure: Figure, directory: Path) -> list[str]:
     count = len(figure.panels)
     columns = min(COLUMNS, count)
     rows = -(-count // columns)
@@ -131,7 +131,9 @@ def _series(axes: Axes, series: Series, below: dict[Any, float] | None, shift: f
         axes.annotate(text.replace("<br>", "\n"), point, xytext=offset, textcoords="offset points", fontsize=7, **place)
 
 
-def draw_scatter(scatter: Scatter, boxes: dict[str, tuple[tuple[float, float], ...]], directory: Path, name: str) -> list[str]:
+def render_scatter(
+    scatter: Scatter, boxes: dict[str, tuple[tuple[float, float], ...]], directory: Path, name: str
+) -> list[str]:
     canvas = Canvas(figsize=(12, 4.4))
     canvas.subplots_adjust(left=0.01, right=0.97, bottom=0.03, top=0.88, wspace=0.12)
     canvas.suptitle(scatter.title, fontsize=10)
@@ -170,7 +172,7 @@ def _cloud(axes: Any, cloud: Cloud, box: tuple[tuple[float, float], ...]) -> Non
     axes.set_box_aspect(None, zoom=0.88)
 
 
-def draw_strips(strips: Filmstrips, directory: Path) -> list[str]:
+def render_strips(strips: Filmstrips, directory: Path) -> list[str]:
     """fig:qualitative_rollout: every model on the same episodes."""
     rows = [(episode, strip) for episode in strips.episodes for strip in episode.strips]
     height, width = rows[0][1].pixels.shape[:2]

@@ -16,7 +16,7 @@ import lightning as L
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from phylatent.diagnostics.small import COLUMNS, SmallDiagnosis
+from phylatent.diagnostics.during_training import COLUMNS, SmallDiagnosis
 from phylatent.errors import Interrupted
 from phylatent.runs import checkpoint_file, checkpoints
 from phylatent.training.clock import Clock

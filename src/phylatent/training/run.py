@@ -18,7 +18,7 @@ from phylatent.composition import load_config, save_config, to_dict
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, fit_statistics, split_episodes
 from phylatent.data.windows import Windows, steps_per_epoch
-from phylatent.diagnostics.small import make_small_diagnosis
+from phylatent.diagnostics.during_training import make_small_diagnosis
 from phylatent.errors import UserError
 from phylatent.files import whole_directory
 from phylatent.machine import cores, peak_memory_gb, resolve_device

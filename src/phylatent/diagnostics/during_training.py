@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split
 from phylatent.diagnostics.diagnose import SECTIONS, diagnose_model
-from phylatent.diagnostics.drawing import Sample, draw_samples
+from phylatent.diagnostics.sample import Sample, make_sample
 from phylatent.models.latent import LatentModel
 from phylatent.schema import TEST, VALIDATION, ClipConfig, DiagnoseConfig, TaskSpec
 
@@ -50,5 +50,5 @@ def make_small_diagnosis(
 ) -> SmallDiagnosis:
     """On what training validates on."""
     small = replace(shrink(settings), split=TEST if split.two_way else VALIDATION)
-    sample = draw_samples(task=task, episodes=episodes, split=split, clip=clip, settings=small)
+    sample = make_sample(task=task, episodes=episodes, split=split, clip=clip, settings=small)
     return SmallDiagnosis(task, episodes, split, clip, small, sample)

@@ -43,7 +43,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class HeldOutRows:
     """The episodes that are judged on, in the order of their rows, and how many rows make a block."""
 
     episodes: Episodes
@@ -61,7 +61,7 @@ class Held:
         return np.searchsorted(self.episodes.offsets[list(self.ids)], rows, side="right") - 1
 
 
-def hold(episodes: Episodes, side: Side, clip: ClipConfig) -> Held:
+def find_held_out_rows(episodes: Episodes, side: Side, clip: ClipConfig) -> HeldOutRows:
     block_rows, rest = divmod(clip.stride, episodes.frame_stride)
     if rest:
         raise UserError(
@@ -70,7 +70,7 @@ def hold(episodes: Episodes, side: Side, clip: ClipConfig) -> Held:
         )
     if not side.episodes:
         raise UserError("the split holds out no episode; diagnostics are measured on held-out episodes only")
-    held = Held(episodes, tuple(sorted(side.episodes, key=lambda i: int(episodes.offsets[i]))), block_rows)
+    held = HeldOutRows(episodes, tuple(sorted(side.episodes, key=lambda i: int(episodes.offsets[i]))), block_rows)
     if len(held.rows) < 2:
         raise UserError(
             f"the {side.name} episodes of {episodes.path} have {len(held.rows)} rows with a known state; it takes 2"
@@ -82,7 +82,7 @@ def generator(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng(derive_seed(seed, "diagnose", name))
 
 
-def draw_states(held: Held, *, count: int, seed: int) -> States:
+def draw_states(held: HeldOutRows, *, count: int, seed: int) -> States:
     """Distinct states; the kinds of perturbation in equal shares."""
     rng = generator(seed, "states")
     last = held.episodes.last_rows[list(held.ids)][held.episode_of(held.rows)]
@@ -94,7 +94,7 @@ def draw_states(held: Held, *, count: int, seed: int) -> States:
     return States(rows, rows + held.block_rows, kinds)
 
 
-def draw_pairs(held: Held, *, frames: int, count: int, seed: int) -> Pairs:
+def draw_pairs(held: HeldOutRows, *, frames: int, count: int, seed: int) -> Pairs:
     """Distinct frames, and distinct unordered pairs of two of them."""
     rng = generator(seed, "pairs")
     rows = rng.choice(held.rows, min(frames, len(held.rows)), replace=False)
@@ -112,11 +112,11 @@ def unrank_pairs(ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return ranks - second * (second - 1) // 2, second
 
 
-def draw_starts(held: Held, *, count: int, seed: int) -> np.ndarray:
+def draw_starts(held: HeldOutRows, *, count: int, seed: int) -> np.ndarray:
     return generator(seed, "starts").choice(held.rows, min(count, len(held.rows)), replace=False)
 
 
-def draw_windows(held: Held, starts_M: np.ndarray, *, blocks: int, seed: int) -> np.ndarray:
+def draw_windows(held: HeldOutRows, starts_M: np.ndarray, *, blocks: int, seed: int) -> np.ndarray:
     """float32 [M, 2, k, A]: for each start two windows of raw actions that were taken in two other held-out episodes."""
     rng = generator(seed, "windows")
     length = blocks * held.block_rows
@@ -133,7 +133,9 @@ def draw_windows(held: Held, starts_M: np.ndarray, *, blocks: int, seed: int) ->
     return np.stack(windows).reshape(len(starts_M), 2, blocks, -1).astype(np.float32)
 
 
-def _two_windows(held: Held, others: np.ndarray, places: np.ndarray, length: int, rng: np.random.Generator) -> np.ndarray:
+def _two_windows(
+    held: HeldOutRows, others: np.ndarray, places: np.ndarray, length: int, rng: np.random.Generator
+) -> np.ndarray:
     """From two episodes, or two different windows of the only one there is."""
     if len(others) > 1:
         chosen = rng.choice(others, 2, replace=False)

@@ -1,4 +1,4 @@
-"""`draw_samples`: the part of a diagnosis that does not depend on the model, done once for all models that are compared."""
+"""`make_sample`: the part of a diagnosis that does not depend on the model, done once for all models that are compared."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split
 from phylatent.diagnostics import coordinates as physical
-from phylatent.diagnostics import samples
+from phylatent.diagnostics import held_out
 from phylatent.diagnostics.branches import Branches, Execution, execute
-from phylatent.diagnostics.neighbours import STARTS, OrderingSample, constant_windows, draw_neighbours
 from phylatent.diagnostics.ordering import CONDITIONS
+from phylatent.diagnostics.ordering_sample import STARTS, OrderingSample, constant_windows, draw_neighbours
 from phylatent.machine import cores
 from phylatent.schema import ClipConfig, DiagnoseConfig, TaskSpec
 
@@ -28,8 +28,8 @@ NOT_DRAWN_FROM = ("workers", "every", "bootstrap")
 @dataclass(frozen=True, eq=False)
 class PaperSample:
     seed: int
-    states: samples.States
-    pairs: samples.Pairs
+    states: held_out.States
+    pairs: held_out.Pairs
     branches: Branches
 
 
@@ -40,7 +40,7 @@ class Sample:
     settings: dict[str, Any]
     """All that the sample depends on, besides the data."""
     seeds: tuple[PaperSample | OrderingSample, ...]
-    held: samples.Held
+    held: held_out.HeldOutRows
     coordinates: physical.Coordinates
     horizons: tuple[int, ...]
     """In ascending order."""
@@ -49,7 +49,7 @@ class Sample:
     """Where there was less than was asked for."""
 
 
-def draw_samples(
+def make_sample(
     *,
     task: TaskSpec,
     episodes: Episodes,
@@ -59,7 +59,7 @@ def draw_samples(
     progress: Progress | None = None,
 ) -> Sample:
     """Rows, pairs and perturbations by seed, and the branches really executed in the simulator."""
-    held = samples.hold(episodes, split.side(settings.split), clip)
+    held = held_out.find_held_out_rows(episodes, split.side(settings.split), clip)
     ordering = settings.protocol == "ordering"
     if ordering:
         coordinates = physical.robust(task, episodes, split)
@@ -93,7 +93,7 @@ class _Draw:
     task: TaskSpec
     clip: ClipConfig
     settings: DiagnoseConfig
-    held: samples.Held
+    held: held_out.HeldOutRows
     coordinates: physical.Coordinates
     progress: Progress | None
 
@@ -107,17 +107,17 @@ class _Draw:
 
     def paper(self, seed: int) -> PaperSample:
         settings, held = self.settings, self.held
-        starts = samples.draw_starts(held, count=self.starts, seed=seed)
+        starts = held_out.draw_starts(held, count=self.starts, seed=seed)
         return PaperSample(
             seed=seed,
-            states=samples.draw_states(held, count=settings.states, seed=seed),
-            pairs=samples.draw_pairs(held, frames=settings.frames, count=settings.pairs, seed=seed),
-            branches=self._execute(starts, samples.draw_windows(held, starts, blocks=self.horizons[-1], seed=seed), seed),
+            states=held_out.draw_states(held, count=settings.states, seed=seed),
+            pairs=held_out.draw_pairs(held, frames=settings.frames, count=settings.pairs, seed=seed),
+            branches=self._execute(starts, held_out.draw_windows(held, starts, blocks=self.horizons[-1], seed=seed), seed),
         )
 
     def ordering(self, seed: int) -> OrderingSample:
         settings, held = self.settings, self.held
-        starts = samples.draw_starts(held, count=self.starts, seed=seed)
+        starts = held_out.draw_starts(held, count=self.starts, seed=seed)
         window = constant_windows(held, self.task, stride=self.clip.stride, blocks=self.horizons[-1])
         neighbours = draw_neighbours(
             held,
@@ -150,13 +150,13 @@ class _Draw:
 
     def notes(self, first: PaperSample | OrderingSample) -> tuple[str, ...]:
         settings = self.settings
-        notes = samples.shortfall("starts of branches", len(first.branches.rows), self.starts)
+        notes = held_out.shortfall("starts of branches", len(first.branches.rows), self.starts)
         if isinstance(first, OrderingSample):
-            notes += samples.shortfall("frames in the pool", len(first.neighbours.rows), settings.pool)
+            notes += held_out.shortfall("frames in the pool", len(first.neighbours.rows), settings.pool)
             return tuple(notes)
-        notes += samples.shortfall("states", len(first.states.rows), settings.states)
-        notes += samples.shortfall("frames", len(first.pairs.rows), settings.frames)
-        notes += samples.shortfall("pairs", len(first.pairs.first), settings.pairs)
+        notes += held_out.shortfall("states", len(first.states.rows), settings.states)
+        notes += held_out.shortfall("frames", len(first.pairs.rows), settings.frames)
+        notes += held_out.shortfall("pairs", len(first.pairs.first), settings.pairs)
         if len(self.held.ids) < 3:
             notes.append("both windows of a branch come from one episode: fewer than three are held out")
         return tuple(notes)

@@ -10,7 +10,7 @@ import numpy as np
 
 from phylatent.diagnostics.branches import Branches
 from phylatent.diagnostics.coordinates import Coordinates
-from phylatent.diagnostics.samples import Held, generator
+from phylatent.diagnostics.held_out import HeldOutRows, generator
 from phylatent.errors import UserError
 from phylatent.schema import TaskSpec
 
@@ -39,7 +39,9 @@ class OrderingSample:
     branches: Branches
 
 
-def draw_neighbours(held: Held, coordinates: Coordinates, *, pool: int, anchors: int, references: int, seed: int) -> Neighbours:
+def draw_neighbours(
+    held: HeldOutRows, coordinates: Coordinates, *, pool: int, anchors: int, references: int, seed: int
+) -> Neighbours:
     """Quartiles are those of the physical distance between random frames of the pool."""
     rng = generator(seed, "ordering")
     rows = rng.choice(held.rows, min(pool, len(held.rows)), replace=False)
@@ -74,7 +76,7 @@ def action_fan(blocks_NA: np.ndarray, *, low_A: np.ndarray, high_A: np.ndarray) 
     return np.clip(np.concatenate([centre[None], centre + arms, centre - arms]), low_A, high_A).astype(np.float32)
 
 
-def constant_windows(held: Held, task: TaskSpec, *, stride: int, blocks: int) -> np.ndarray:
+def constant_windows(held: HeldOutRows, task: TaskSpec, *, stride: int, blocks: int) -> np.ndarray:
     """float32 [b, k, A]: each action of the fan, taken again and again."""
     pieces = []
     for episode in held.ids:
