@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,45 +12,18 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "phylatent"
 
-# room → rooms it may import from, besides itself. Every module of the package lies in one of them.
-WORDS = {"errors", "schema"}
-FILES_ON_DISK = WORDS | {"files", "records", "runs"}
-MAY: dict[str, set[str]] = {
-    # foundations
-    "errors": set(),
-    "distributed": set(),
-    "randomness": {"distributed"},
-    "statistics": set(),
-    "machine": {"errors"},
-    "processes": {"errors"},
-    "own_files": {"errors"},
-    "files": {"errors"},
-    "schema": {"errors"},
-    "records": WORDS | {"files"},
-    "runs": WORDS | {"files", "records"},
-    # rooms
-    "tasks": WORDS | {"own_files"},
-    "simulator": WORDS,
-    "models": FILES_ON_DISK | {"distributed", "randomness", "own_files"},
-    "objectives": WORDS | {"distributed", "randomness", "models"},
-    "composition": WORDS | {"files", "tasks", "models", "objectives"},
-    "data": FILES_ON_DISK | {"randomness", "simulator", "processes"},
-    "collapse": set(),
-    "diagnostics": FILES_ON_DISK
-    | {"randomness", "simulator", "data", "models", "processes", "machine", "statistics", "collapse"},
-    "planning": FILES_ON_DISK | {"randomness", "simulator", "data", "models", "processes", "machine", "statistics"},
-    "training": FILES_ON_DISK
-    | {"distributed", "randomness", "models", "objectives", "composition", "data", "machine", "diagnostics"},
-    "judging": FILES_ON_DISK | {"tasks", "models", "objectives", "composition", "data", "machine", "diagnostics", "planning"},
-    "report": FILES_ON_DISK | {"statistics", "collapse"},
-}
-ROOMS = set(MAY)
-MAY |= {
-    "commands": ROOMS,
-    "cli": {"commands", "errors", "files", "__version__"},
-    "__main__": {"cli"},
-    "__init__": ROOMS | {"commands"},
-}
+GUIDE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+
+
+def table() -> dict[str, set[str]]:
+    """Room → what it may import besides itself, as the table in CONTRIBUTING says. Every module lies in one of them."""
+    found = re.findall(r"^\| `(\w+)` \| [^|]* \| (.*?) ?\|$", GUIDE, re.MULTILINE)
+    may = {room: set(re.findall(r"`(\w+)`", said)) for room, said in found}
+    rooms = set(may) - {"commands", "cli", "__main__", "__init__"}
+    return {room: names | (rooms if "every room" in dict(found)[room] else set()) for room, names in may.items()}
+
+
+MAY = table()
 
 
 def imports(path: Path) -> set[str]:
@@ -87,6 +61,30 @@ def test_the_schema_and_the_help_do_not_wait_for_torch() -> None:
     imported = "import sys, phylatent.cli, phylatent.schema, phylatent.tasks"
     script = f"{imported}; phylatent.tasks.all_tasks(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+def tree() -> str:
+    """What `tree -L 2` prints of the package, without caches."""
+    lines = ["src/phylatent"]
+
+    def below(folder: Path, indent: str, depth: int) -> None:
+        entries = sorted((p for p in folder.iterdir() if not p.name.startswith("__pycache__")), key=lambda p: p.name)
+        for entry in entries:
+            last = entry == entries[-1]
+            lines.append(f"{indent}{'└──' if last else '├──'} {entry.name}")
+            if entry.is_dir() and depth > 1:
+                below(entry, indent + ("    " if last else "│   "), depth - 1)
+
+    below(SOURCE, "", 2)
+    return "\n".join(lines)
+
+
+def test_the_tree_in_the_guide_is_the_package() -> None:
+    assert f"```\n{tree()}\n```" in GUIDE, f"put this into CONTRIBUTING.md:\n{tree()}"
+
+
+def test_the_table_has_no_room_that_is_gone() -> None:
+    assert {room(path) for path in FILES} == set(MAY)
 
 
 def test_files_stay_small() -> None:
