@@ -11,7 +11,8 @@ import pytest
 
 from own_tasks import GUIDE, WriteTask, call
 from phylatent import compose, tasks
-from phylatent.commands.task_check import Verdict, examine_task
+from phylatent.commands.findings import Finding
+from phylatent.commands.task_check import examine_task
 from phylatent.errors import UserError
 from phylatent.simulator import Simulator
 from phylatent.tasks import get_task
@@ -135,10 +136,10 @@ def test_a_time_limit_ends_nothing(task_file: WriteTask) -> None:
     ],
 )
 def test_the_check_finds_what_is_wrong(change: tuple[str, str], check: str, found: str, task_file: WriteTask) -> None:
-    [verdict] = examine_task(get_task(str(task_file(change))), [check])
-    assert not verdict.good
-    assert found in verdict.found
-    assert verdict.advice
+    [finding] = examine_task(get_task(str(task_file(change))), [check])
+    assert not finding.good
+    assert found in finding.found
+    assert finding.advice
 
 
 def test_a_row_that_the_next_step_changes(task_file: WriteTask) -> None:
@@ -153,22 +154,22 @@ def test_a_row_that_the_next_step_changes(task_file: WriteTask) -> None:
         ('env_id="Pendulum-v1"', 'env_id="InPlace-v0"'),
         ("np.array(env.state, dtype=np.float64)", "env.state"),
     )
-    [verdict] = examine_task(get_task(str(path)), ["columns"])
-    assert "'state' of an earlier row changed" in verdict.found
+    [finding] = examine_task(get_task(str(path)), ["columns"])
+    assert "'state' of an earlier row changed" in finding.found
 
 
 def test_doctor_fails_with_a_wrong_declaration(
     task_file: WriteTask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = task_file(('    env.last_u = row["torque"][0]\n', ""), ('"torque": np.array', '"tongue": np.array'))
-    assert call("doctor", f"task={path}", f"out={tmp_path / 'verdicts.json'}", cwd=tmp_path) == 1
+    assert call("doctor", f"task={path}", f"out={tmp_path / 'findings.json'}", cwd=tmp_path) == 1
     assert "wrong" in capsys.readouterr().out
-    verdicts = [Verdict(**verdict) for verdict in json.loads((tmp_path / "verdicts.json").read_text())["verdicts"]]
-    assert [verdict.check for verdict in verdicts if verdict.good] == ["environment"]
+    findings = [Finding(**finding) for finding in json.loads((tmp_path / "findings.json").read_text())["findings"]]
+    assert [finding.what for finding in findings if finding.good] == ["environment"]
 
 
 def test_doctor_passes_a_shipped_task() -> None:
-    assert [verdict for verdict in examine_task(get_task("tworooms")) if not verdict.good] == []
+    assert [finding for finding in examine_task(get_task("tworooms")) if not finding.good] == []
 
 
 def test_train_before_collect_says_how_to_collect(

@@ -6,30 +6,18 @@ import importlib.util
 import platform
 import shutil
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from phylatent.commands.findings import Finding, show, write
 from phylatent.machine import cores, resolve_device
-from phylatent.records import provenance, write_json
+from phylatent.records import provenance
 from phylatent.runs import home
 from phylatent.schema import TaskSpec
 from phylatent.simulator import Simulator, prepare_renderer
 from phylatent.tasks import all_tasks
-
-
-@dataclass(frozen=True)
-class Finding:
-    what: str
-    found: str
-    good: bool = True
-    advice: str = ""
-    needed: bool = True
-    """Whether phylatent cannot do its main job without it."""
 
 
 def examine() -> list[Finding]:
@@ -114,13 +102,6 @@ def _optional(package: str, use: str, advice: str) -> Finding:
 def check_machine(console: Console, out: Path | None) -> bool:
     """Show the findings; true when nothing that is needed is missing."""
     findings = examine()
-    table = Table(title="phylatent doctor")
-    for column in ("", "what", "found", "what to do"):
-        table.add_column(column)
-    for finding in findings:
-        mark = "[green]ok[/]" if finding.good else "[red]missing[/]" if finding.needed else "[yellow]optional[/]"
-        table.add_row(mark, finding.what, escape(finding.found), "" if finding.good else escape(finding.advice))
-    console.print(table)
     if out is not None:
-        write_json(out, {"findings": [asdict(finding) for finding in findings], "provenance": provenance()})
-    return all(finding.good for finding in findings if finding.needed)
+        write(out, findings)
+    return show("phylatent doctor", findings, console, bad="missing")

@@ -1,23 +1,20 @@
-"""`doctor task=…`: a task's declaration, tried in its simulator. Each check ends in a verdict and, if need be, advice."""
+"""`doctor task=…`: a task's declaration, tried in its simulator. Each check ends in a finding and, if need be, advice."""
 
 # R rows of one episode, d_s physical target
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from phylatent.commands.findings import Finding, show, write
 from phylatent.data.collect import make_plan
 from phylatent.data.shards import record_episode
 from phylatent.diagnostics.coordinates import physical_target
-from phylatent.records import provenance, write_json
 from phylatent.schema import AS_PUBLISHED, FAST, CollectConfig, Row, TaskSpec
 from phylatent.simulator import Simulator
 from phylatent.tasks import get_task
@@ -25,14 +22,6 @@ from phylatent.tasks import get_task
 STEPS, AHEAD, FRAME_SIZE, SEED = 50, 25, 64, 7
 REPLAY_TOLERANCE = 0.01
 """Of a dimension's spread in the episode: columns may hold less precision than the physics, and that grows with time."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    check: str
-    good: bool
-    found: str
-    advice: str = ""
 
 
 Outcome = tuple[bool, str, str]
@@ -227,37 +216,31 @@ DRAWN = ("frames", "restore")
 """Checks that look at frames, and so at each way of drawing them."""
 
 
-def examine_task(task: TaskSpec, checks: Sequence[str] = tuple(CHECKS)) -> list[Verdict]:
+def examine_task(task: TaskSpec, checks: Sequence[str] = tuple(CHECKS)) -> list[Finding]:
     """Every check; one that breaks is a finding, and the others go on."""
     published = Bench(task)
-    verdicts = []
+    findings = []
     for name in checks:
-        verdicts.append(_tried(name, published))
+        findings.append(_tried(name, published))
         if name in DRAWN and task.render_fast is not None:
-            verdicts.append(_tried(name, Bench(task, FAST)))
-    return verdicts
+            findings.append(_tried(name, Bench(task, FAST)))
+    return findings
 
 
-def _tried(name: str, bench: Bench) -> Verdict:
+def _tried(name: str, bench: Bench) -> Finding:
     title = name if bench.render == AS_PUBLISHED else f"{name}, {bench.render}"
     try:
-        return Verdict(title, *CHECKS[name](bench))
+        good, found, advice = CHECKS[name](bench)
+        return Finding(title, found, good, advice)
     except Exception as error:  # the declaration's own code can raise anything
         said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        return Verdict(title, False, said, "mend this, or what is wrong above, first")
+        return Finding(title, said, False, "mend this, or what is wrong above, first")
 
 
 def check_task(name: str, console: Console, out: Path | None = None) -> bool:
-    """Show the verdicts on a task, named or by its file; true when all are good."""
+    """Show the findings about a task, named or by its file; true when all are good."""
     task = get_task(name)
-    verdicts = examine_task(task)
-    table = Table(title=f"phylatent doctor task={escape(task.name)}")
-    for column in ("", "check", "found", "what to do"):
-        table.add_column(column)
-    for verdict in verdicts:
-        mark = "[green]ok[/]" if verdict.good else "[red]wrong[/]"
-        table.add_row(mark, verdict.check, escape(verdict.found), escape(verdict.advice))
-    console.print(table)
+    findings = examine_task(task)
     if out is not None:
-        write_json(out, {"task": task.name, "verdicts": [asdict(v) for v in verdicts], "provenance": provenance()})
-    return all(verdict.good for verdict in verdicts)
+        write(out, findings, task=task.name)
+    return show(f"phylatent doctor task={task.name}", findings, console, bad="wrong")
