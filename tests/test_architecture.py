@@ -31,8 +31,10 @@ MAY: dict[str, set[str]] = {
     "tasks": WORDS | {"own_files"},
     "simulator": WORDS,
     "models": FILES_ON_DISK | {"distributed", "randomness", "own_files"},
-    "objectives": WORDS | {"distributed", "randomness", "models"},
-    "composition": WORDS | {"files", "tasks", "models", "objectives"},
+    "objectives": WORDS | {"own_files", "distributed", "randomness", "models"},
+    "layers": WORDS | {"own_files", "tasks"},
+    "sections": WORDS | {"layers", "models", "objectives"},
+    "composition": FILES_ON_DISK | {"own_files", "tasks", "models", "objectives", "layers", "sections"},
     "data": FILES_ON_DISK | {"randomness", "simulator", "processes"},
     "collapse": set(),
     "diagnostics": FILES_ON_DISK
@@ -40,7 +42,8 @@ MAY: dict[str, set[str]] = {
     "planning": FILES_ON_DISK | {"randomness", "simulator", "data", "models", "processes", "machine", "statistics"},
     "training": FILES_ON_DISK
     | {"distributed", "randomness", "models", "objectives", "composition", "data", "machine", "diagnostics"},
-    "judging": FILES_ON_DISK | {"tasks", "models", "objectives", "composition", "data", "machine", "diagnostics", "planning"},
+    "judging": FILES_ON_DISK
+    | {"tasks", "models", "objectives", "layers", "sections", "composition", "data", "machine", "diagnostics", "planning"},
     "report": FILES_ON_DISK | {"statistics", "collapse"},
 }
 ROOMS = set(MAY)
