@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from phylatent import compose
-from phylatent.composition import available, load_config, save_config, to_dict
+from phylatent.composition import load_config, save_config, to_dict
 from phylatent.errors import UserError
+from phylatent.layers import available
 from phylatent.schema import SplitConfig
 from phylatent.tasks import all_tasks
 
@@ -228,10 +229,12 @@ def test_settings_of_a_term_the_variant_does_not_use_are_refused() -> None:
     assert config.objectives["casc"].weight == 0.1
 
 
-def test_a_weight_of_zero_removes_the_term() -> None:
-    config = compose(overrides=["svic.weight=0"])
-    assert "svic" not in config.terms
-    assert "svic" not in config.objectives
+def test_a_term_without_a_weight_is_refused_and_not_left_out_without_a_word() -> None:
+    for overrides in (["svic.weight=0"], ["terms=[pred,svic]", "svic.weight=0.0"], ["terms=[pred,variance]"]):
+        with pytest.raises(UserError, match=r"is among the terms, but \w+\.weight is 0, .*leave it out: terms=\[pred"):
+            compose(overrides=overrides)
+    with pytest.raises(UserError, match="terms is empty; name some"):
+        compose(overrides=["terms=[]"])
 
 
 def test_later_names_are_aliases() -> None:

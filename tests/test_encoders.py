@@ -74,7 +74,8 @@ def test_only_a_vit_is_exported_as_lewm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("overrides, sentence", [
-    (["model.encoder=conf"], "unknown encoder 'conf'; known: vit, conv, hybrid"),
+    (["model.encoder=conf"], "unknown encoder 'conf'; did you mean 'conv'?"),
+    (["model.encoder=resnet"], "known: conv, hybrid, vit; one of your own is named by its file: model.encoder=path/to/file.py"),
     (["model.encoder=nowhere.py"], "there is no encoder file nowhere.py"),
     (["model.encoder=conv", "hybrid.channels=4"], "settings of 'hybrid' would do nothing"),
     (["model.encoder=conv", "conv.channels=0"], "conv.channels is 0; it must be at least 1"),

@@ -14,11 +14,11 @@ import torch
 
 from phylatent import WorldModel, compose
 from phylatent.commands.collect import collect
-from phylatent.composition import load_config
+from phylatent.composition import load_config, resumed_config
 from phylatent.errors import UserError
 from phylatent.runs import checkpoints
 from phylatent.training.result import read_result
-from phylatent.training.run import resumed_config, train
+from phylatent.training.run import train
 from training_runs import STEPS, assert_same_run, copy_unfinished, finish, smoke, start, table, wait_for_checkpoint
 
 

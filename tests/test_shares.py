@@ -96,7 +96,7 @@ def test_a_term_that_does_not_pull_does_not_blow_up() -> None:
 @pytest.mark.parametrize(
     "overrides, message",
     [
-        (["svic.share=0"], r"svic\.share is 0.*must be above 0.*svic\.weight=0"),
+        (["svic.share=0"], r"svic\.share is 0.*must be above 0.*take it out of the terms"),
         (["psg.share=-1"], r"psg\.share is -1"),
         (["terms=[sigreg,psg]"], "against pred, which is not among the terms"),
     ],

@@ -1,46 +1,36 @@
-"""A run's configuration: defaults ← task ← preset ← the task's say in that preset ← variant ← the variant's say in that preset,
-and in that preset on that task ← command line."""
+"""A run's configuration: what task, preset and variant say (layers.py), and on top the command line.
+
+No torch here until a configuration is resolved: whoever mistyped a name or a key should not wait for it (sections.py).
+"""
 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, field, fields, is_dataclass, make_dataclass
-from functools import cache
-from importlib import resources
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from phylatent.errors import UserError
 from phylatent.files import atomic
-from phylatent.models.encoders import ENCODERS, find_encoder
-from phylatent.objectives import TERMS
+from phylatent.layers import RESERVED, Layer, layers_of
+from phylatent.own_files import is_path
+from phylatent.runs import CONFIG
 from phylatent.schema import Config, Settings, TaskSpec
-from phylatent.tasks import all_tasks, get_task, unknown
-
-ALIASES = {"svip": "svic", "casp": "casc"}
-"""Names from a later version of the paper."""
+from phylatent.sections import ALIASES, check_form, resolve
+from phylatent.tasks import get_task
 
 TEXTS = ("data", "device", "model.encoder")
 """Keys whose value is taken as it stands: a file may be called 007."""
 
-RENAMED = {"split.held_out": "the episodes are split in three now: split.validation= and split.test="}
-"""Keys of earlier versions, and what to say of them."""
+JUDGING = ("preset", "variant", "data", "collect", "split", "diagnose", "plan")
+"""What a saved configuration says about judging its model."""
 
-LIKE = "tworooms"
-"""The task whose weights a user's own task has where it says nothing."""
-
-
-def available(kind: str) -> list[str]:
-    """The names of the shipped `presets` or `variants`."""
-    folder = resources.files("phylatent") / kind
-    return sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
+MAY_CHANGE = ("device", "devices", "data", "train.loader_workers")
+"""What a run that is resumed may be told anew."""
 
 
 def compose(
@@ -48,33 +38,10 @@ def compose(
 ) -> Config:
     """The resolved, validated configuration; `overrides` are `key=value` strings as on the command line.
 
-    `task` is a name, the path of a file that declares one, or the task itself.
+    `task` is a name, the path of a file that declares one, or the task itself; `preset` and `variant` are names or paths, too.
     """
     spec = task if isinstance(task, TaskSpec) else get_task(task)
-    method = _shipped("variant", variant)
-    method_presets = method.pop("presets", {})
-    layers: list[Mapping[str, Any]] = [
-        {"task": spec.name, "task_file": spec.file, "preset": preset, "variant": variant},
-        all_tasks()[LIKE].objectives,
-        {"collect": {"steps": spec.episode_steps}, **spec.objectives},
-        spec.settings,
-    ]
-    sizes = _extended(preset)
-    for name, size in sizes.items():
-        layers += [size, spec.presets.get(name, {})]
-    layers.append(method)
-    for name in sizes:
-        said = dict(method_presets.get(name, {}))
-        on_this_task = said.pop("tasks", {}).get(spec.name, {})
-        layers += [said, on_this_task]
-    return _resolve(spec, layers, overrides)
-
-
-def _extended(preset: str) -> dict[str, dict[str, Any]]:
-    """The preset, after those that it extends."""
-    size = _shipped("preset", preset)
-    base = size.pop("extends", None)
-    return (_extended(base) if base else {}) | {preset: size}
+    return _resolve(spec, layers_of(spec, preset, variant), overrides)
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), task: str | None = None) -> Config:
@@ -82,6 +49,28 @@ def load_config(path: Path, overrides: Sequence[str] = (), task: str | None = No
 
     `task` is where the file that declares the user's own task is now, if it was moved.
     """
+    spec, saved = read_saved(path, task)
+    return _resolve(spec, [Layer(saved)], overrides)
+
+
+def resumed_config(directory: Path, overrides: Sequence[str], task: str | None = None) -> Config:
+    """The configuration of the run in a directory; where it computes and where its data and task file lie may change."""
+    for override in overrides:
+        if override.partition("=")[0] not in MAY_CHANGE:
+            raise UserError(f"a resumed run keeps its own configuration; leave out {override}, or start a new run")
+    if not (directory / CONFIG).exists():
+        raise UserError(f"there is no run in {directory} to resume; leave out resume=true to start one")
+    return load_config(directory / CONFIG, overrides, task)
+
+
+def judging_config(spec: TaskSpec, saved: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+    """What a saved configuration says about judging its model, without its objectives: those may be far away by now."""
+    kept = {name: value for name, value in _as_today(saved).items() if name in JUDGING}
+    return _resolve(spec, [Layer({"task": spec.name, "task_file": spec.file, **kept})], overrides)
+
+
+def read_saved(path: Path, task: str | None = None) -> tuple[TaskSpec, dict[str, Any]]:
+    """The task and the plain values of a saved configuration; `task` as for `load_config`."""
     if not path.is_file():
         raise UserError(f"there is no configuration file {path}")
     try:
@@ -91,29 +80,42 @@ def load_config(path: Path, overrides: Sequence[str] = (), task: str | None = No
     if not isinstance(saved, dict) or not {"task", "preset", "variant"} <= saved.keys():
         raise UserError(f"{path} is not a saved phylatent configuration: task, preset or variant is missing")
     spec = get_task(str(saved["task"]), saved.get("task_file"), now=task)
-    return _resolve(spec, [_as_today(saved) | {"task_file": spec.file}], overrides)
+    return spec, {**_as_today(saved), "task_file": spec.file}
 
 
-def _as_today(saved: dict[str, Any]) -> dict[str, Any]:
+def _as_today(saved: Mapping[str, Any]) -> Mapping[str, Any]:
     """A configuration that an earlier version saved: its run had a two-way split, and keeps it."""
     split = saved.get("split")
     if not isinstance(split, dict) or "held_out" not in split:
         return saved
     rest = {name: value for name, value in split.items() if name != "held_out"}
-    return saved | {"split": {"validation": 0.0, "test": split["held_out"]} | rest}
+    return {**saved, "split": {"validation": 0.0, "test": split["held_out"]} | rest}
 
 
 def to_dict(config: Config) -> dict[str, Any]:
     """Nested plain values, objectives and encoder at the top level under their names, as on the command line."""
-    settings = {entry.name: getattr(config, entry.name) for entry in fields(Settings)}
-    sections = {**settings, "terms": list(config.terms), **config.objectives}
+    sections = {entry.name: getattr(config, entry.name) for entry in fields(Settings)}
+    sections |= {"terms": [config.term_files.get(name, name) for name in config.terms], **config.objectives}
     if config.encoder is not None:
-        sections[find_encoder(config.model.encoder).name] = config.encoder
+        sections[_encoder_name(config.model.encoder)] = config.encoder
     return {name: _plain(section) for name, section in sections.items()}
+
+
+def without_paths(config: Config) -> dict[str, Any]:
+    """The same as a published model holds it: it does not carry the paths of the machine that trained it."""
+    plain = to_dict(config) | {"terms": list(config.terms)}
+    plain["model"] |= {"encoder": _encoder_name(config.model.encoder)}
+    return {name: value for name, value in plain.items() if name not in ("data", "task_file")}
 
 
 def _plain(section: Any) -> Any:
     return asdict(section) if is_dataclass(section) and not isinstance(section, type) else section
+
+
+def _encoder_name(encoder: str) -> str:
+    from phylatent.models.encoders import find_encoder
+
+    return find_encoder(encoder).name if is_path(encoder) else encoder
 
 
 def save_config(config: Config, path: Path) -> None:
@@ -121,85 +123,32 @@ def save_config(config: Config, path: Path) -> None:
         temporary.write_text(yaml.safe_dump(to_dict(config), sort_keys=False))
 
 
-def _shipped(kind: str, name: str) -> dict[str, Any]:
-    names = available(f"{kind}s")
-    if name not in names:
-        raise UserError(unknown(kind, name, names))
-    return yaml.safe_load((resources.files("phylatent") / f"{kind}s" / f"{name}.yaml").read_text())
-
-
-@cache
-def _schema(encoders: tuple[str, ...]) -> type:
-    """`Settings` plus a section for every objective and encoder there is: what OmegaConf checks keys and types against."""
-    parts = {**TERMS, **{name: ENCODERS[name] for name in encoders if fields(ENCODERS[name].Settings)}}
-    sections = [(name, part.Settings, field(default_factory=part.Settings)) for name, part in parts.items()]
-    return make_dataclass("Schema", sections, bases=(Settings,), frozen=True)
-
-
-def known_keys() -> list[str]:
-    keys = []
-    for entry in fields(_schema(tuple(ENCODERS))):
-        default = entry.default_factory() if callable(entry.default_factory) else None
-        keys += [f"{entry.name}.{inner.name}" for inner in fields(default)] if is_dataclass(default) else [entry.name]
-    return keys
-
-
-def _make_writable(node: DictConfig) -> None:
-    """All the way down: up to OmegaConf 2.3, which Hydra needs, every section has a flag of its own."""
-    OmegaConf.set_readonly(node, False)
-    for key in node:
-        if not OmegaConf.is_missing(node, key) and isinstance(node[key], DictConfig):
-            _make_writable(node[key])
-
-
-def _resolve(spec: TaskSpec, layers: Sequence[Mapping[str, Any]], overrides: Sequence[str]) -> Config:
-    _meet_encoder(layers, overrides)
+def _resolve(spec: TaskSpec, layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
     chosen = _parse(overrides)
-    # The schema is read-only because its dataclasses are frozen; merging needs a writable copy of it.
-    merged = OmegaConf.structured(_schema(tuple(ENCODERS)))
-    _make_writable(merged)
-    for layer in [*layers, chosen]:
-        for key in _flat(layer):
-            _check_known(key)
-        try:
-            merged = OmegaConf.merge(merged, layer)
-        except OmegaConfBaseException as error:
-            key = str(getattr(error, "full_key", "") or "")
-            raise UserError(f"wrong value for {key}: {str(error).splitlines()[0]}") from error
-    return _typed(spec, merged, chosen)
+    return _typed(spec, resolve([*layers, Layer(chosen)]), chosen)
 
 
-def _meet_encoder(layers: Sequence[Mapping[str, Any]], overrides: Sequence[str]) -> None:
-    """An encoder of the user's own brings a section of keys: it must be known before they are read."""
-    named = [(layer.get("model") or {}).get("encoder") for layer in layers]
-    named += [text for key, _, text in (override.partition("=") for override in overrides) if key == "model.encoder"]
-    for name in filter(None, named):
-        find_encoder(str(name))
+def _typed(spec: TaskSpec, resolved: Any, chosen: Mapping[str, Any]) -> Config:
+    from phylatent.models.encoders import ENCODERS, find_encoder
+    from phylatent.objectives import TERMS
 
-
-def _typed(spec: TaskSpec, merged: Any, chosen: Mapping[str, Any]) -> Config:
-    assert isinstance(merged, DictConfig)
-    try:
-        resolved: Any = OmegaConf.to_object(merged)
-    except OmegaConfBaseException as error:
-        raise UserError(f"a value cannot be resolved: {str(error).splitlines()[0]}") from error
-    terms = [ALIASES.get(term, term) for term in resolved.terms]
-    for term in terms:
-        if term not in TERMS:
-            raise UserError(unknown("objective", term, list(TERMS)))
+    terms = _listed(resolved.terms)
     for name in chosen:
         if name in TERMS and name not in terms:
             raise UserError(
                 f"variant {resolved.variant!r} does not use {name!r} (it uses {', '.join(terms)}), so its settings would do "
-                f"nothing; choose another variant, or add it: terms=[{','.join([*terms, name])}]"
+                f"nothing; choose another variant, or add it: terms=[{','.join([*terms.values(), name])}]"
             )
-    weights = {name: getattr(resolved, name).weight for name in terms}
-    for name, weight in weights.items():
+    for name in terms:
+        weight = getattr(resolved, name).weight
         if not 0 <= weight < math.inf:
             raise UserError(f"{name}.weight is {weight}; it must be a number that is not negative")
-    active = tuple(name for name in TERMS if weights.get(name, 0) > 0)
-    if not active:
-        raise UserError("no objective is left: every weight is 0")
+        if weight == 0:
+            others = ",".join(given for other, given in terms.items() if other != name)
+            raise UserError(
+                f"{name} is among the terms, but {name}.weight is 0, so it would do nothing; "
+                f"give it a weight, or leave it out: terms=[{others}]"
+            )
     if resolved.devices < 1:
         raise UserError(f"devices is {resolved.devices}; it must be at least 1")
     encoder = find_encoder(resolved.model.encoder).name
@@ -209,12 +158,29 @@ def _typed(spec: TaskSpec, merged: Any, chosen: Mapping[str, Any]) -> Config:
                 f"the model's encoder is {encoder!r}, so settings of {name!r} would do nothing; model.encoder={name}?"
             )
     settings = {entry.name: getattr(resolved, entry.name) for entry in fields(Settings)}
+    settings |= {"terms": tuple(terms), "model": replace(resolved.model, encoder=_in_full(resolved.model.encoder))}
     return Config(
-        **{**settings, "terms": active},
-        objectives={name: getattr(resolved, name) for name in active},
+        **settings,
+        objectives={name: getattr(resolved, name) for name in terms},
+        term_files={name: given for name, given in terms.items() if is_path(given)},
         encoder=getattr(resolved, encoder, None),
         spec=spec,
     )
+
+
+def _listed(given: Sequence[str]) -> dict[str, str]:
+    """Objective → its name or its path in full: the shipped ones in their order, then the user's own as they are listed."""
+    from phylatent.objectives import SHIPPED, find_objective
+
+    terms = {find_objective(ALIASES.get(term, term)).name: _in_full(ALIASES.get(term, term)) for term in given}
+    if not terms:
+        raise UserError("no objective is left: terms is empty; name some, such as terms=[pred,sigreg]")
+    return {name: terms[name] for name in (*SHIPPED, *terms) if name in terms}
+
+
+def _in_full(text: str) -> str:
+    """A path that means the same from any working directory; a name as it is."""
+    return str(Path(text).expanduser().resolve()) if is_path(text) else text
 
 
 def _parse(overrides: Sequence[str]) -> dict[str, Any]:
@@ -223,14 +189,15 @@ def _parse(overrides: Sequence[str]) -> dict[str, Any]:
         key, equals, text = override.partition("=")
         if not equals or not key:
             raise UserError(f"{override!r} is not of the form key=value")
-        head, *rest = key.split(".")
+        head, _, rest = key.partition(".")
         head = ALIASES.get(head, head)
-        if head in ("task", "task_file", "preset", "variant"):
+        key = f"{head}.{rest}" if rest else head
+        if head in RESERVED:
             raise UserError(f"{head} is chosen by itself, not as an override: it decides what the others start from")
-        _check_known(".".join([head, *rest]))
-        value = text if ".".join([head, *rest]) in TEXTS else _value(override, text)
+        check_form(key)
+        value = text if key in TEXTS else _value(override, text)
         if rest:
-            chosen.setdefault(head, {})[rest[0]] = value
+            chosen.setdefault(head, {})[rest] = value
         else:
             chosen[head] = value
     return chosen
@@ -245,22 +212,3 @@ def _value(override: str, text: str) -> Any:
         with contextlib.suppress(ValueError):
             return float(value)  # YAML 1.1 takes 5e-4 for a string
     return value
-
-
-def _flat(layer: Mapping[str, Any]) -> Iterable[str]:
-    for key, value in layer.items():
-        yield from (f"{key}.{inner}" for inner in value) if isinstance(value, Mapping) else [str(key)]
-
-
-def _check_known(key: str) -> None:
-    known = known_keys()
-    if key in known:
-        return
-    if key in RENAMED:
-        raise UserError(f"unknown key {key!r}; {RENAMED[key]}")
-    ends = {name.rpartition(".")[2]: name for name in known}
-    near = difflib.get_close_matches(key, known, n=1) or [
-        ends[end] for end in difflib.get_close_matches(key.rpartition(".")[2], ends, n=1)
-    ]
-    hint = f"did you mean {near[0]!r}?" if near else f"keys are: {', '.join(known)}"
-    raise UserError(f"unknown key {key!r}; {hint}")

@@ -1,5 +1,10 @@
 """The two ways a command can fail on purpose: the user's mistake, and a run that could not go on."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
 
 class PhylatentError(Exception):
     """A failure told in one sentence. Exit code 1 unless a subclass says otherwise."""
@@ -13,6 +18,14 @@ class UserError(PhylatentError):
     """Something in what the user asked for or handed in: what was found, what was expected, what to do."""
 
     exit_code = 2
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that does not exist, with the nearest one that does."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    return f"unknown {kind} {name!r}; {hint}"
 
 
 class Interrupted(PhylatentError):

@@ -1,4 +1,6 @@
-"""A user's Python file, imported by its path under a name that any process can import again.
+"""What a user adds without touching the package: a Python file, named by its path, or an installed package's entry point.
+
+A file is imported under a name that any process can import again.
 
 Pickle refers to a function by its module's name, and a spawned process imports that name. So the name of such a module holds
 the file's path, and lies below this one: whoever imports it imports this module first, which knows how to find it.
@@ -9,21 +11,89 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from phylatent.errors import UserError
+from phylatent.errors import UserError, unknown
 
 __path__: list[str] = []  # modules lie below this one, and the finder knows where
 
 
 def is_path(text: str) -> bool:
     """Whether what a key was given means a file rather than a name."""
-    return text.endswith(".py") or "/" in text or "\\" in text
+    return text.endswith((".py", ".yaml", ".yml")) or "/" in text or "\\" in text
+
+
+@dataclass(frozen=True)
+class OwnKind:
+    """A kind of part that users may bring their own of."""
+
+    noun: str
+    """With its article: "an encoder"."""
+    constant: str
+    """What a file declares it as: ENCODER."""
+    key: str
+    """Where its path is given: model.encoder=."""
+    group: str
+    """Of the entry points that bring one."""
+    guide: str
+    """Where a whole one is shown."""
+
+    def find(self, name: str, known: Iterable[str]) -> tuple[Any, str]:
+        """What the file of that path declares, or what the entry point of that name leads to; and where that was."""
+        if is_path(name):
+            path = Path(name).expanduser()
+            module = import_file(path, f"{self.noun} file", self.key, self.guide)
+            if not hasattr(module, self.constant):
+                raise UserError(f"{path} declares no {self.constant}; add {self.constant} = YourClass to it; {self.guide}")
+            return getattr(module, self.constant), str(path)
+        noun = self.noun.partition(" ")[2]
+        point = installed(self.group, noun).get(name)
+        if point is None:
+            sentence = unknown(noun, name, [*known, *installed(self.group, noun)])
+            own = "" if "did you mean" in sentence else f"; one of your own is named by its file: {self.key}path/to/file.py"
+            raise UserError(sentence + own)
+        found = load(point, noun)
+        if getattr(found, "name", name) != name:
+            called = f"{self.noun} called {found.name!r}"
+            raise UserError(f"the entry point {name!r} of {origin(point)} leads to {called}; give both the same name")
+        return found, origin(point)
+
+
+@cache
+def installed(group: str, noun: str) -> dict[str, EntryPoint]:
+    """What installed packages bring, by name; a name can belong to one of them only."""
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            both = f"{origin(other)} and {origin(point)}"
+            raise UserError(f"{both} bring different things as {noun} {point.name!r}; uninstall one of them")
+    return found
+
+
+def load(point: EntryPoint, noun: str) -> Any:
+    """What an entry point leads to; whatever is wrong with it is one sentence."""
+    try:
+        return point.load()
+    except UserError:
+        raise
+    except Exception as error:  # someone else's package: it can raise anything
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise UserError(f"{noun} {point.name!r} of {origin(point)} cannot be imported: {said}; mend it") from error
+
+
+def origin(point: EntryPoint) -> str:
+    package = f"package {point.dist.name}" if point.dist is not None else "an installed package"
+    return f"{package} ({point.value})"
 
 
 def import_file(path: Path, what: str, key: str, guide: str = "") -> ModuleType:

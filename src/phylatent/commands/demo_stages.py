@@ -22,7 +22,7 @@ from phylatent.commands.report import report
 from phylatent.commands.request import Request
 from phylatent.commands.screen import bars, say
 from phylatent.commands.tables import percent
-from phylatent.composition import compose, to_dict
+from phylatent.composition import compose, resumed_config, to_dict
 from phylatent.errors import UserError
 from phylatent.judging.diagnose import diagnose
 from phylatent.judging.plan import plan
@@ -30,7 +30,7 @@ from phylatent.machine import peak_memory_gb
 from phylatent.records import provenance, split_of, split_words, write_json
 from phylatent.runs import CONFIG, default_directory, home
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig
-from phylatent.training.run import TrainResult, resumed_config, train, with_data_path
+from phylatent.training.run import TrainResult, train, with_data_path
 
 TASK = "tworooms"
 VARIANTS = ("lewm", "phylatent-plus")

@@ -18,7 +18,7 @@ def command(keys: Keys = None) -> None:
             raise UserError("a resumed run keeps its own configuration: give out=DIR resume=true and nothing else")
         if request.out is None:
             raise UserError("resume=true needs out=DIR, the directory of the run to continue")
-        from phylatent.training.run import resumed_config
+        from phylatent.composition import resumed_config
 
         configs = [resumed_config(request.out, request.overrides, request.task_file)]
     else:

@@ -7,16 +7,18 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from phylatent.composition import compose, known_keys, load_config
+from phylatent.composition import compose, judging_config, read_saved
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, split_episodes
 from phylatent.errors import UserError
+from phylatent.layers import is_known
 from phylatent.machine import resolve_device
 from phylatent.models.load import load_model, weights_hash
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.svic import seen_in_training
 from phylatent.runs import CONFIG, data_path, judged_directory, run_directory
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig, TaskSpec
+from phylatent.sections import known_keys
 from phylatent.tasks import get_task
 
 Sources = Sequence[str | Path]
@@ -79,24 +81,18 @@ def load_subject(
     """`task_file` is where the file that declares the model's task is now, if it is a user's own and was moved."""
     place = Path(source).expanduser()
     run = run_directory(place)
+    task, saved = (None, {}) if run is None else read_saved(run / CONFIG, task_file)
     model = load_model(source)
-    trained = _trained(model)
     if model.config.task is None:
         raise UserError(f"{source} does not say which task it is for, so there is nothing to judge it on")
     if model.config.action is None:
         raise UserError(
             f"{source} does not say what its actions are z-scored with; import it again with data=, the data it was trained on"
         )
-    saved = None if run is None else load_config(run / CONFIG, task=task_file)
-    task = get_task(model.config.task, now=task_file) if saved is None else saved.spec
-    config = compose(
-        task,
-        preset or trained.get("preset") or "laptop",
-        model.config.variant or "lewm",
-        # A variant's own settings are the training's business; only what judges is asked for here.
-        overrides,
-    )
-    episodes = open_episodes(_data(config, saved, overrides), task)
+    task = task or get_task(model.config.task, now=task_file)
+    config = _config(task, model, preset, overrides)
+    given = any(override.startswith("data=") for override in overrides)
+    episodes = open_episodes(data_path(config if given or not saved else judging_config(task, saved)), task)
     name = run.name if run else place.name
     return Subject(
         name=name,
@@ -139,9 +135,14 @@ def _trained(model: WorldModel) -> Mapping[str, Any]:
     return (model.config.provenance or {}).get("config") or {}
 
 
-def _data(config: Config, saved: Config | None, overrides: Sequence[str]) -> Path:
-    given = any(override.startswith("data=") for override in overrides)
-    return data_path(config if saved is None or given else saved)
+def _config(task: TaskSpec, model: WorldModel, preset: str | None, overrides: Sequence[str]) -> Config:
+    """How the model is judged: as its preset and variant say today. A variant's own settings are the training's business."""
+    trained, variant = _trained(model), model.config.variant or "lewm"
+    named = preset or trained.get("preset") or "laptop"
+    if is_known("preset", named) and is_known("variant", variant):
+        return compose(task, named, variant, overrides)
+    # A file of the user's own is known by its name only here; what it said about judging is in the model's configuration.
+    return judging_config(task, trained, overrides) if preset is None else compose(task, preset, "lewm", overrides)
 
 
 def _split(model: WorldModel, episodes: Episodes, config: Config) -> Split:

@@ -13,19 +13,23 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import partial
-from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, channels_last, nn
 
 from phylatent.errors import UserError
-from phylatent.own_files import import_file, is_path
+from phylatent.own_files import OwnKind
 from phylatent.schema import ModelConfig
 from phylatent.schema.checks import check
 
-GROUP = "phylatent.encoders"
+OWN = OwnKind(
+    noun="an encoder",
+    constant="ENCODER",
+    key="model.encoder=",
+    group="phylatent.encoders",
+    guide="docs/own-encoder.md shows a whole one",
+)
 
 
 @dataclass(frozen=True)
@@ -172,26 +176,12 @@ class Hybrid(VisionTransformer):
 
 ENCODERS: dict[str, type[Any]] = {kind.name: kind for kind in (Vit, Conv, Hybrid)}
 """The encoders that this process knows; `find_encoder` adds others."""
+SHIPPED = tuple(ENCODERS)
 
 
 def find_encoder(name: str) -> type[Any]:
     """The class of that name, of an installed package, or in the file of that path."""
-    if name in ENCODERS:
-        return ENCODERS[name]
-    if is_path(name):
-        return _register(_in_file(Path(name).expanduser()), name)
-    found = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not found:
-        raise UserError(
-            f"unknown encoder {name!r}; known: {', '.join(ENCODERS)}; one of your own is named by its file: "
-            "model.encoder=path/to/file.py"
-        )
-    try:
-        return _register(found[0].load(), found[0].value)
-    except UserError:
-        raise
-    except Exception as error:  # someone else's package: it can raise anything
-        raise UserError(f"encoder {name!r} ({found[0].value}) cannot be imported: {type(error).__name__}: {error}") from error
+    return ENCODERS[name] if name in ENCODERS else _register(*OWN.find(name, ENCODERS))
 
 
 def make_encoder(size: ModelConfig, settings: Mapping[str, Any] | None) -> nn.Module:
@@ -203,13 +193,6 @@ def make_encoder(size: ModelConfig, settings: Mapping[str, Any] | None) -> nn.Mo
 def encoder_settings(settings: Any) -> dict[str, Any]:
     """As `config.json` holds them."""
     return asdict(settings) if settings is not None else {}
-
-
-def _in_file(path: Path) -> Any:
-    module = import_file(path, "an encoder file", "model.encoder=")
-    if not hasattr(module, "ENCODER"):
-        raise UserError(f"{path} declares no ENCODER; add ENCODER = YourClass to it; docs/own-encoder.md shows a whole one")
-    return module.ENCODER
 
 
 def _register(kind: Any, where: str) -> type[Any]:

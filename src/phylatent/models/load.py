@@ -7,11 +7,14 @@ import json
 import re
 from pathlib import Path
 
+import yaml
 from huggingface_hub import hf_hub_download
 
 from phylatent.errors import PhylatentError, UserError
+from phylatent.models.encoders import find_encoder
 from phylatent.models.lewm.config import is_lewm
 from phylatent.models.world_model import WorldModel
+from phylatent.own_files import is_path
 from phylatent.runs import CONFIG, MODEL, run_directory
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -35,6 +38,7 @@ def load_model(source: str) -> WorldModel:
     if run is not None:
         if not (run / MODEL).is_dir():
             raise UserError(f"{run} has no exported model yet; finish its training: phylatent train out={run} resume=true")
+        _meet_encoder(run / CONFIG)
         return WorldModel.from_pretrained(run / MODEL)
     if place.is_dir():
         if not (place / "config.json").is_file():
@@ -53,6 +57,15 @@ def load_model(source: str) -> WorldModel:
         raise UserError(
             f"there is no directory {source}, and as a Hub id it could not be loaded: {' '.join(str(error).split())[:200]}"
         ) from error
+
+
+def _meet_encoder(config: Path) -> None:
+    """A model names its encoder. Where one of the user's own is declared, the run's configuration says."""
+    saved = yaml.safe_load(config.read_text())
+    model = saved.get("model") if isinstance(saved, dict) else None
+    encoder = model.get("encoder") if isinstance(model, dict) else None
+    if isinstance(encoder, str) and is_path(encoder):
+        find_encoder(encoder)
 
 
 def _refuse_lewm(source: str, config: Path) -> None:

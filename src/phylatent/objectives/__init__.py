@@ -1,17 +1,29 @@
 """The objectives, one file each: the equation as a pure function, then the small module that owns its training-only head.
 
 An objective is added by adding its file; `TERMS` finds it. Order here is the order of eq:full_objective, then by name.
+One of a user's own is declared outside: in a file among the terms, `terms=[pred,sigreg,path/to/file.py]`, or in an installed
+package with an entry point in the group `phylatent.objectives`.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from typing import Any
 
-from phylatent.objectives.term import Term
+from phylatent.errors import UserError
+from phylatent.objectives.term import Term, TermSettings
+from phylatent.own_files import OwnKind
 
 ORDER = ("pred", "sigreg", "svic", "psg", "fra", "casc", "ld")
 """The paper's; the sibling methods' come after them."""
+OWN = OwnKind(
+    noun="an objective",
+    constant="OBJECTIVE",
+    key="terms=",
+    group="phylatent.objectives",
+    guide="docs/own-objective.md shows a whole one",
+)
 
 
 def _find() -> dict[str, type[Term]]:
@@ -23,3 +35,24 @@ def _find() -> dict[str, type[Term]]:
 
 
 TERMS: dict[str, type[Term]] = _find()
+"""Those that this process knows; `find_objective` adds others."""
+SHIPPED = tuple(TERMS)
+
+
+def find_objective(name: str) -> type[Term]:
+    """The objective of that name, of an installed package, or in the file of that path."""
+    return TERMS[name] if name in TERMS else _register(*OWN.find(name, TERMS))
+
+
+def _register(kind: Any, where: str) -> type[Term]:
+    if not (isinstance(kind, type) and issubclass(kind, Term)):
+        raise UserError(f"the objective of {where} must be a subclass of phylatent.objectives.term.Term; {OWN.guide}")
+    name = getattr(kind, "name", None)
+    if not (isinstance(name, str) and name.isidentifier()):
+        raise UserError(f'the objective of {where} must have a `name` that is an identifier, such as name = "mine"')
+    if not (isinstance(kind.Settings, type) and issubclass(kind.Settings, TermSettings)):
+        raise UserError(f"the `Settings` of objective {name!r} in {where} must be a dataclass based on TermSettings")
+    known = TERMS.setdefault(name, kind)
+    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise UserError(f"the objective of {where} is called {name!r}, and so is another one; choose another name")
+    return known

@@ -196,4 +196,6 @@ class Config(Settings):
     spec: TaskSpec = field(kw_only=True, compare=False, repr=False)
     """The task that `task` names, found once. It is not saved: a saved configuration finds it again."""
     objectives: Mapping[str, Any] = field(default_factory=dict)
+    term_files: Mapping[str, str] = field(default_factory=dict)
+    """Where objectives of the user's own are declared: a saved configuration names these paths among its terms."""
     encoder: Any = None

@@ -6,7 +6,6 @@ installed package with an entry point in the group `phylatent.tasks`.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import os
@@ -17,7 +16,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from phylatent.errors import UserError
+from phylatent.errors import UserError, unknown
 from phylatent.own_files import is_path
 from phylatent.schema import TaskSpec
 from phylatent.tasks.own import checked_task, load_task_file
@@ -86,13 +85,6 @@ def add_task_file(path: Path, *, given: bool = False) -> TaskSpec:
         task = known.task  # one object for all who ask
     _own[task.name] = OwnTask(task, file, given)
     return task
-
-
-def unknown(kind: str, name: str, known: list[str]) -> str:
-    """The sentence for a name that does not exist, with the nearest one that does."""
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
-    return f"unknown {kind} {name!r}; {hint}"
 
 
 def _recorded(name: str, file: Path) -> TaskSpec:

@@ -47,7 +47,7 @@ class Balance(nn.Module):
             if not 0 < term.settings.share < math.inf:
                 raise UserError(
                     f"{name}.share is {term.settings.share}; with train.balance=shares it must be above 0 "
-                    f"(to leave the objective out, set {name}.weight=0)"
+                    "(to leave the objective out, take it out of the terms)"
                 )
         self.names = tuple(terms)
         self.reference = self.names.index(REFERENCE)

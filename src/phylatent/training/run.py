@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from phylatent.composition import load_config, save_config, to_dict
+from phylatent.composition import save_config, to_dict, without_paths
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, fit_statistics, split_episodes
 from phylatent.data.windows import Windows, steps_per_epoch
@@ -83,14 +82,6 @@ def train(config: Config, *, out: Path | None = None, resume: bool = False) -> T
         if is_main() and not (directory / CONFIG).exists():
             save_config(config, directory / CONFIG)
         return _fit(prepared, directory, started)
-
-
-def resumed_config(directory: Path, overrides: Sequence[str], task: str | None = None) -> Config:
-    """The configuration of the run in a directory; where it computes and where its data and task file lie may change."""
-    for override in overrides:
-        if override.partition("=")[0] not in ("device", "devices", "data", "train.loader_workers"):
-            raise UserError(f"a resumed run keeps its own configuration; leave out {override}, or start a new run")
-    return load_config(directory / CONFIG, overrides, task)
 
 
 def with_data_path(config: Config) -> Config:
@@ -191,7 +182,7 @@ def _finish(prepared: Prepared, result: TrainResult) -> None:
     made |= {"seconds": result.seconds if math.isfinite(result.seconds) else None, "starts": result.starts}
     # A model gets published: it does not carry the paths of the machine that trained it.
     shared = {name: value for name, value in made.items() if name != "command"}
-    shared["config"] = {name: value for name, value in made["config"].items() if name not in ("data", "task_file")}
+    shared["config"] = without_paths(config)
     model = prepared.graph.world_model
     model.config = model._hub_mixin_config = replace(model.config, split=prepared.split.to_dict(), provenance=shared)
     with whole_directory(result.directory / MODEL, replace=True) as folder:

@@ -1,0 +1,176 @@
+"""What tasks, presets and variants say of a configuration, in layers: the later one wins.
+
+defaults ← task ← preset ← the task's say in that preset ← variant ← the variant's say in that preset, and in that preset on
+that task. The command line comes on top (composition.py).
+
+Presets and variants are YAML files in `presets/` and `variants/`. A user's own one is a file anywhere, named by its path
+(`variant=path/to/mine.yaml` is called `mine`), or an installed package brings it, by an entry point in the group
+`phylatent.presets` or `phylatent.variants` that leads to a dictionary or to the path of such a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from phylatent.errors import UserError, unknown
+from phylatent.own_files import installed, is_path, load, origin
+from phylatent.schema import TaskSpec
+from phylatent.tasks import all_tasks
+
+LIKE = "tworooms"
+"""The task whose weights a user's own task has where it says nothing."""
+KINDS = ("preset", "variant")
+RESERVED = ("task", "task_file", "preset", "variant")
+"""What a run is, not how it is done: no layer may change it."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class Layer:
+    says: Mapping[str, Any]
+    """Nested as on the command line."""
+    source: str = ""
+    """The user's file that says it, for the sentence about a mistake in it."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A preset or a variant."""
+
+    name: str
+    says: dict[str, Any]
+    source: str = ""
+    folder: Path | None = None
+    """What paths in it are relative to."""
+
+
+def available(kind: str) -> list[str]:
+    """The names of the shipped `presets` or `variants`."""
+    folder = resources.files("phylatent") / kind
+    return sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
+
+
+def is_known(kind: str, name: str) -> bool:
+    """Whether a preset or variant can be found under its name, or by its path."""
+    return is_path(name) or name in available(f"{kind}s") or name in installed(f"phylatent.{kind}s", kind)
+
+
+def layers_of(spec: TaskSpec, preset: str, variant: str) -> list[Layer]:
+    """All that is said about a run on this task before the command line says more."""
+    sizes, methods = _extended("preset", preset), _extended("variant", variant)
+    names = {"task": spec.name, "task_file": spec.file, "preset": sizes[-1].name, "variant": methods[-1].name}
+    layers = [
+        Layer(names),
+        Layer(all_tasks()[LIKE].objectives),
+        Layer({"collect": {"steps": spec.episode_steps}, **spec.objectives}, spec.file or ""),
+        Layer(spec.settings, spec.file or ""),
+    ]
+    for size in sizes:
+        layers += [Layer(size.says, size.source), Layer(spec.presets.get(size.name, {}), spec.file or "")]
+    for method in methods:
+        in_presets = _mapping(method.says.pop("presets", {}), "presets", method.source)
+        layers.append(Layer(method.says, method.source))
+        for size in sizes:
+            said = dict(_mapping(in_presets.get(size.name, {}), f"presets.{size.name}", method.source))
+            tasks = _mapping(said.pop("tasks", {}), f"presets.{size.name}.tasks", method.source)
+            there = _mapping(tasks.get(spec.name, {}), f"presets.{size.name}.tasks.{spec.name}", method.source)
+            layers += [Layer(said, method.source), Layer(there, method.source)]
+    return layers
+
+
+def _extended(kind: str, name: str, above: tuple[str, ...] = (), folder: Path | None = None) -> list[Named]:
+    """The preset or variant, after those that it extends."""
+    found = _find(kind, name, folder)
+    if found.name in above:
+        raise UserError(f"{found.source or found.name} extends itself, by way of {', '.join(above)}; take out one `extends:`")
+    base = found.says.pop("extends", None)
+    if base is None:
+        return [found]
+    if not isinstance(base, str):
+        raise UserError(f"{found.source}: extends is {base!r}; it must be the name or the path of one {kind}")
+    return [*_extended(kind, base, (*above, found.name), found.folder), found]
+
+
+def _find(kind: str, name: str, folder: Path | None) -> Named:
+    """By the path of a file, by a shipped name, or by the name of an entry point."""
+    if is_path(name):
+        return _in_file(kind, (folder or Path()) / Path(name).expanduser())
+    points = installed(f"phylatent.{kind}s", kind)
+    if name in available(f"{kind}s"):
+        if name in points:
+            where = origin(points[name])
+            raise UserError(f"{where} brings a {kind} {name!r}, which is the name of one of phylatent's own; rename it there")
+        text = (resources.files("phylatent") / f"{kind}s" / f"{name}.yaml").read_text()
+        return Named(name, yaml.safe_load(text))
+    if name not in points:
+        sentence = unknown(kind, name, [*available(f"{kind}s"), *points])
+        own = "" if "did you mean" in sentence else f"; one of your own is named by its file: {kind}=path/to/file.yaml"
+        raise UserError(sentence + own)
+    where, found = origin(points[name]), load(points[name], kind)
+    if isinstance(found, (str, os.PathLike)):
+        path = Path(found)
+        return Named(name, _read(kind, path), str(path), path.parent)
+    if not isinstance(found, Mapping):
+        raise UserError(
+            f"{kind} {name!r} of {where} is of type {type(found).__name__}; it must be a dictionary, or the path of a YAML file"
+        )
+    return Named(name, _checked(kind, dict(found), where), where)
+
+
+def _in_file(kind: str, path: Path) -> Named:
+    says, name = _read(kind, path), path.stem
+    if not NAME.fullmatch(name):
+        raise UserError(f"{path}: its name becomes part of directory names; use letters, digits, _, . and - only")
+    if name in available(f"{kind}s") or name in installed(f"phylatent.{kind}s", kind):
+        owner = "phylatent's own" if name in available(f"{kind}s") else "an installed package"
+        raise UserError(f"{path} would be a {kind} called {name!r}, which is the name of one of {owner}; rename the file")
+    return Named(name, says, str(path), path.parent)
+
+
+def _read(kind: str, path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise UserError(f"there is no {kind} file {path}; check the path in {kind}=")
+    if path.suffix not in (".yaml", ".yml"):
+        raise UserError(f"{path} is not a {kind} file: one is a YAML file, *.yaml; check the path in {kind}=")
+    try:
+        said = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(said, dict):
+        found = "empty" if said is None else f"a {type(said).__name__}"
+        raise UserError(f"{path} is {found}; a {kind} is a mapping of keys, such as `train: {{steps: 300}}`")
+    return _with_paths(_checked(kind, said, str(path)), path.parent)
+
+
+def _checked(kind: str, said: dict[str, Any], where: str) -> dict[str, Any]:
+    for key in RESERVED:
+        if key in said:
+            raise UserError(f"{where}: a {kind} cannot say what {key} is; take it out, and choose it on the command line")
+    return dict(said)
+
+
+def _with_paths(said: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Objectives and an encoder of the user's own, which the file names by paths relative to itself."""
+
+    def place(value: Any) -> Any:
+        return str(folder / Path(value).expanduser()) if isinstance(value, str) and is_path(value) else value
+
+    if isinstance(said.get("terms"), list):
+        said = said | {"terms": [place(term) for term in said["terms"]]}
+    if isinstance(said.get("model"), dict) and "encoder" in said["model"]:
+        said = said | {"model": said["model"] | {"encoder": place(said["model"]["encoder"])}}
+    return said
+
+
+def _mapping(value: Any, key: str, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where}: {key} is {value!r}; it must be a mapping of keys")
+    return value

@@ -1,0 +1,171 @@
+"""The sections of keys that a configuration can have, and layers merged into them.
+
+Objectives and encoders bring a section each, and torch: they are imported when their sections are needed, and what can be told
+without them is told before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, fields, is_dataclass, make_dataclass
+from functools import cache
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from phylatent.errors import UserError
+from phylatent.layers import Layer
+from phylatent.schema import Settings
+
+ALIASES = {"svip": "svic", "casp": "casc"}
+"""Names from a later version of the paper."""
+
+RENAMED = {"split.held_out": "the episodes are split in three now: split.validation= and split.test="}
+"""Keys of earlier versions, and what to say of them."""
+
+Parts = Mapping[str, type]
+"""Objectives and encoders: section of keys → the dataclass of its settings."""
+
+
+def resolve(layers: Sequence[Layer]) -> Any:
+    """The layers merged, every key and type checked: an object with the fields of `Settings` and one for each section."""
+    _check_settings(layers)
+    schema = _schema(tuple(_parts(layers).items()))
+    known = _keys(schema)
+    for layer in layers:
+        for key in _flat(layer.says):
+            if key not in known:
+                raise UserError(_unknown(key, known, layer.source))
+    merged = _merge(schema, layers)
+    try:
+        return OmegaConf.to_object(merged)
+    except OmegaConfBaseException as error:
+        raise UserError(f"a value cannot be resolved: {str(error).splitlines()[0]}") from error
+
+
+def check_form(key: str) -> None:
+    """An error for a section without a setting, and for a setting that is no section: `train=3`, `seed.steps=3`."""
+    known, (head, dot, _) = _keys(Settings), key.partition(".")
+    if (head in known) == bool(dot):
+        near = difflib.get_close_matches(key, known, n=1)
+        raise UserError(_unknown(key, known if near else known_keys()))
+
+
+def known_keys() -> tuple[str, ...]:
+    """Every key there is without parts of the user's own."""
+    return _keys(_schema(tuple(_parts([]).items())))
+
+
+def _check_settings(layers: Sequence[Layer]) -> None:
+    """What can be told without objectives and encoders. What cannot, and what is doubtful, is told later."""
+    known, sections = _keys(Settings), {entry.name for entry in fields(Settings)}
+    doubtful = False
+    for layer in layers:
+        for key in _flat(layer.says):
+            if key.partition(".")[0] in sections and key not in known:
+                doubtful = True
+                if key in RENAMED or difflib.get_close_matches(key, known, n=1):
+                    raise UserError(_unknown(key, known, layer.source))
+    if not doubtful:
+        plain = [Layer({key: layer.says[key] for key in layer.says if key in sections}, layer.source) for layer in layers]
+        with contextlib.suppress(OmegaConfBaseException):  # a value may refer to an objective's
+            OmegaConf.to_object(_merge(Settings, plain))
+
+
+def _parts(layers: Sequence[Layer]) -> Parts:
+    """The sections that are shipped, and those of the user's own objectives and encoders that the layers name."""
+    from phylatent.models import encoders
+    from phylatent.objectives import SHIPPED, TERMS, find_objective
+
+    kinds: list[Any] = [*(TERMS[name] for name in SHIPPED), *(encoders.ENCODERS[name] for name in encoders.SHIPPED)]
+    for layer in layers:
+        terms, model = layer.says.get("terms"), layer.says.get("model")
+        if isinstance(terms, (list, tuple)):
+            kinds += [_readable(find_objective(ALIASES.get(str(term), str(term)))) for term in terms]
+        if isinstance(model, Mapping) and model.get("encoder"):
+            kinds.append(_readable(encoders.find_encoder(str(model["encoder"]))))
+    taken = {*ALIASES, *(entry.name for entry in fields(Settings))}
+    found: dict[str, Any] = {}
+    for kind in kinds:
+        if kind.name in taken or found.setdefault(kind.name, kind) is not kind:
+            raise UserError(f"there are settings called {kind.name!r} already; give {kind.__qualname__} another name")
+    return {name: kind.Settings for name, kind in found.items() if fields(kind.Settings)}
+
+
+@cache
+def _readable(kind: Any) -> Any:
+    """An objective or encoder whose settings the command line can set."""
+    try:
+        OmegaConf.structured(kind.Settings())
+    except (OmegaConfBaseException, TypeError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise UserError(
+            f"the settings of {kind.name!r} cannot be used: each needs a plain type and a default: {said}"
+        ) from error
+    return kind
+
+
+@cache
+def _schema(parts: tuple[tuple[str, type], ...]) -> type:
+    """`Settings` plus a section for every part: what OmegaConf checks keys and types against."""
+    sections = [(name, settings, field(default_factory=settings)) for name, settings in parts]
+    return make_dataclass("Schema", sections, bases=(Settings,), frozen=True)
+
+
+@cache
+def _keys(schema: type) -> tuple[str, ...]:
+    keys = []
+    for entry in fields(schema):
+        default = entry.default_factory() if callable(entry.default_factory) else None
+        keys += [f"{entry.name}.{inner.name}" for inner in fields(default)] if is_dataclass(default) else [entry.name]
+    return tuple(keys)
+
+
+def _make_writable(node: DictConfig) -> None:
+    """All the way down: up to OmegaConf 2.3, which Hydra needs, every section has a flag of its own."""
+    OmegaConf.set_readonly(node, False)
+    for key in node:
+        if not OmegaConf.is_missing(node, key) and isinstance(node[key], DictConfig):
+            _make_writable(node[key])
+
+
+@cache
+def _defaults(schema: type) -> DictConfig:
+    """Read-only, as its dataclasses are frozen; merging needs a writable one."""
+    defaults = OmegaConf.structured(schema)
+    assert isinstance(defaults, DictConfig)
+    _make_writable(defaults)
+    return defaults
+
+
+def _merge(schema: type, layers: Sequence[Layer]) -> DictConfig:
+    merged = copy.deepcopy(_defaults(schema))
+    for layer in layers:
+        try:
+            merged.merge_with(layer.says)
+        except OmegaConfBaseException as error:
+            key = str(getattr(error, "full_key", "") or "")
+            where = f"{layer.source}: " if layer.source else ""
+            raise UserError(f"{where}wrong value for {key}: {str(error).splitlines()[0]}") from error
+    return merged
+
+
+def _flat(says: Mapping[str, Any]) -> Iterable[str]:
+    for key, value in says.items():
+        yield from (f"{key}.{inner}" for inner in value) if isinstance(value, Mapping) else [str(key)]
+
+
+def _unknown(key: str, known: Sequence[str], source: str = "") -> str:
+    where = f"{source}: " if source else ""
+    if key in RENAMED:
+        return f"{where}unknown key {key!r}; {RENAMED[key]}"
+    ends = {name.rpartition(".")[2]: name for name in known}
+    near = difflib.get_close_matches(key, known, n=1) or [
+        ends[end] for end in difflib.get_close_matches(key.rpartition(".")[2], ends, n=1)
+    ]
+    hint = f"did you mean {near[0]!r}?" if near else f"keys are: {', '.join(known)}"
+    return f"{where}unknown key {key!r}; {hint}"
