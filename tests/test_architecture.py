@@ -34,14 +34,12 @@ MAY: dict[str, set[str]] = {
     "objectives": WORDS | {"distributed", "randomness", "models"},
     "composition": WORDS | {"files", "tasks", "models", "objectives"},
     "data": FILES_ON_DISK | {"randomness", "simulator", "tasks", "processes"},
-    "collapse": set(),
-    "diagnostics": FILES_ON_DISK
-    | {"randomness", "simulator", "data", "models", "processes", "machine", "statistics", "collapse"},
+    "diagnostics": FILES_ON_DISK | {"randomness", "simulator", "data", "models", "processes", "machine", "statistics", "tasks"},
     "planning": FILES_ON_DISK | {"randomness", "simulator", "data", "models", "processes", "machine", "statistics"},
     "training": FILES_ON_DISK
     | {"distributed", "randomness", "tasks", "models", "objectives", "composition", "data", "machine", "diagnostics"},
     "judging": FILES_ON_DISK | {"tasks", "models", "objectives", "composition", "data", "machine", "diagnostics", "planning"},
-    "report": FILES_ON_DISK | {"statistics", "collapse"},
+    "report": FILES_ON_DISK | {"statistics", "diagnostics"},
 }
 ROOMS = set(MAY)
 MAY |= {
