@@ -23,11 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from phylatent.diagnostics import DIAGNOSTICS
 from phylatent.records import write_json
+from phylatent.schema import PAPER_DIAGNOSTICS
 from phylatent.statistics import EPISODES, mcnemar, paired_difference, spread
 
 PROTOCOLS = ("paper", "moderate", "strict")
-RATES = ("invariance", "identifiability", "counterfactual")
 TERMS = ("pred", "sigreg", "svic", "psg", "fra", "casc", "ld")
 BASE, BEST = "lewm", "phylatent-plus"
 EQUAL_TIME = f"{BASE}, equal time"
@@ -186,8 +187,8 @@ def _average(records: list[dict[str, Any]]) -> dict[str, Any]:
     """Over training seeds; nothing where one of them was not measured."""
     assert len({r["diagnostics"]["sample"] for r in records if "diagnostics" in r}) <= 1, "other samples cannot be averaged"
     cells: dict[str, list[dict[str, Any]]] = {}
-    for rate in RATES:
-        cells[rate] = [r["diagnostics"][rate] for r in records if "diagnostics" in r]
+    for name in DIAGNOSTICS:
+        cells[name] = [r["diagnostics"][name] for r in records if name in r.get("diagnostics", {})]
     for protocol in sorted({protocol for r in records for protocol in r["planning"]}):
         cells[protocol] = [r["planning"][protocol]["policies"]["model"] for r in records if protocol in r["planning"]]
     whole = {name: found for name, found in cells.items() if len(found) == len(records)}
@@ -253,12 +254,17 @@ def _seconds(name: str, home: Path) -> dict[str, float]:
 def table(summary: dict[str, Any]) -> str:
     protocols = list(summary["floors"])
     counted = [f"{p}, {summary['floors'][p].get('pairs', 0)} pairs" for p in protocols]
-    lines = ["| | " + " | ".join((*RATES, *counted)) + " |", "|---" * (1 + len(RATES) + len(protocols)) + "|"]
+    rates = [
+        name for name in DIAGNOSTICS if name in PAPER_DIAGNOSTICS or any(name in cells for cells in summary["methods"].values())
+    ]
+    lines = ["| | " + " | ".join((*rates, *counted)) + " |", "|---" * (1 + len(rates) + len(protocols)) + "|"]
     for method, cells in summary["methods"].items():
-        lines.append(f"| {method} | " + " | ".join(_cell(cells.get(name)) for name in (*RATES, *protocols)) + " |")
+        lines.append(f"| {method} | " + " | ".join(_cell(cells.get(name)) for name in (*rates, *protocols)) + " |")
     for policy in ("random", "nothing", "expert"):
         floors = [summary["floors"][p].get(policy) for p in protocols]
-        lines.append(f"| {policy} | | | | " + " | ".join("–" if f is None else f"{100 * f:.1f}" for f in floors) + " |")
+        lines.append(
+            f"| {policy} |{' |' * len(rates)} " + " | ".join("–" if f is None else f"{100 * f:.1f}" for f in floors) + " |"
+        )
     for method, measured in summary["validation"].items():
         lines.append(f"{method}: " + ", ".join(f"{name} {value['mean']:.4g}" for name, value in measured.items()))
     return "\n".join(lines)

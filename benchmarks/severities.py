@@ -16,8 +16,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from phylatent.diagnostics import invariance
-from phylatent.diagnostics.held_out import draw_states, find_held_out_rows
+from phylatent.diagnostics.held_out import find_held_out_rows, generator
+from phylatent.diagnostics.invariance import draw_states, measure_states
 from phylatent.diagnostics.latents import judged
 from phylatent.errors import PhylatentError, UserError
 from phylatent.judging.subject import Subject, load_subject
@@ -32,12 +32,12 @@ Rates = Mapping[float, Mapping[str, float]]
 
 
 def sweep(subject: Subject) -> Rates:
-    held = find_held_out_rows(subject.episodes, subject.split.side(VALIDATION), subject.model.config.clip)
-    states, strengths = draw_states(held, count=STATES, seed=SEED), subject.task.strengths()
+    held_out = find_held_out_rows(subject.episodes, subject.split.side(VALIDATION), subject.model.config.clip)
+    states, strengths = draw_states(held_out, generator(SEED, "states"), count=STATES), subject.task.strengths()
     found: dict[float, dict[str, float]] = {}
-    with judged(subject.model):
+    with judged(subject.model) as model:
         for factor in FACTORS:
-            measured = invariance.measure(subject.model, states, held, strengths=strengths, severity=factor, seed=SEED)
+            measured = measure_states(model, states, held_out, strengths=strengths, severity=factor, seed=SEED)
             found[factor] = {kind: counts.share or 0.0 for kind, counts in measured.beside.items()}
     return found
 

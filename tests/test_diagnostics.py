@@ -17,9 +17,9 @@ from torch import nn
 
 from episode_files import write_file
 from exact_model import ExactTwoRooms, read_positions
-from phylatent.collapse import separation_ratio
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split
+from phylatent.diagnostics.counterfactual import separation_ratio
 from phylatent.diagnostics.diagnose import Diagnosis, diagnose_model, save
 from phylatent.diagnostics.during_training import shrink
 from phylatent.diagnostics.held_out import find_held_out_rows
@@ -78,7 +78,7 @@ def sample(free_space: Episodes) -> Sample:
 
 
 def diagnose(model: Any, sample: Sample, settings: DiagnoseConfig = SETTINGS) -> Diagnosis:
-    episodes = sample.held.episodes
+    episodes = sample.held_out.episodes
     return diagnose_model(model, task=TASK, episodes=episodes, split=SPLIT, clip=CLIP, settings=settings, sample=sample)
 
 
@@ -138,7 +138,7 @@ def test_an_encoder_that_ignores_one_coordinate_folds_far_states(sample: Sample)
     found = diagnose(Changed(lambda z: z * torch.tensor([1.0, 0.0])), sample)
     assert found.record["identifiability"]["rate"] > 0
     arrays = {name: found.arrays[f"seed0/identifiability/{name}"] for name in ("d_phys", "d_lat", "i", "j")}
-    x = sample.held.episodes.targets[:, 0]
+    x = sample.held_out.episodes.targets[:, 0]
     assert arrays["d_lat"] == pytest.approx(np.abs(x[arrays["i"]] - x[arrays["j"]]) / 50, abs=0.01)
     far = arrays["d_phys"] > np.percentile(arrays["d_phys"], 75)
     failed = far & (arrays["d_lat"] < np.percentile(arrays["d_lat"], 10))
@@ -220,14 +220,22 @@ def test_the_record_says_what_was_counted(sample: Sample, tmp_path: Path) -> Non
 def test_nothing_is_drawn_from_training_episodes(sample: Sample) -> None:
     held = set(range(3 * (STEPS + 1), EPISODES * (STEPS + 1)))
     for one in sample.seeds:
-        assert {*one.states.rows, *one.states.later, *one.pairs.rows, *one.branches.rows} <= held
-        assert (one.states.rows // (STEPS + 1) == one.states.later // (STEPS + 1)).all()
-        taken = {action.tobytes(): row for row, action in enumerate(sample.held.episodes.actions)}
-        for start, windows in zip(one.branches.rows, one.branches.windows, strict=True):
+        assert {
+            *one["invariance"].rows,
+            *one["invariance"].later,
+            *one["identifiability"].rows,
+            *one["counterfactual"].rows,
+        } <= held
+        assert (one["invariance"].rows // (STEPS + 1) == one["invariance"].later // (STEPS + 1)).all()
+        taken = {action.tobytes(): row for row, action in enumerate(sample.held_out.episodes.actions)}
+        for start, windows in zip(one["counterfactual"].rows, one["counterfactual"].windows, strict=True):
             homes = [taken[window[0, :2].tobytes()] // (STEPS + 1) for window in windows]
             assert len({start // (STEPS + 1), *homes}) == 3
             assert set(homes) <= set(SPLIT.test)
-    drawn = {tuple(sorted(pair)) for pair in zip(one.pairs.first.tolist(), one.pairs.second.tolist(), strict=True)}
+    drawn = {
+        tuple(sorted(pair))
+        for pair in zip(one["identifiability"].first.tolist(), one["identifiability"].second.tolist(), strict=True)
+    }
     assert len(drawn) == 500
     assert all(i != j for i, j in drawn)
 
@@ -235,7 +243,7 @@ def test_nothing_is_drawn_from_training_episodes(sample: Sample) -> None:
 def test_the_split_decides_what_is_drawn(sample: Sample, free_space: Episodes) -> None:
     swapped = replace(SPLIT, validation=SPLIT.test, test=SPLIT.validation)
     other = draw(free_space, replace(SETTINGS, split="validation"), swapped)
-    assert np.array_equal(other.seeds[0].states.rows, sample.seeds[0].states.rows)
+    assert np.array_equal(other.seeds[0]["invariance"].rows, sample.seeds[0]["invariance"].rows)
     assert other.fingerprint != sample.fingerprint, "the same episodes under another name are another sample"
 
 
@@ -243,8 +251,8 @@ def test_the_same_seed_draws_the_same_whatever_the_workers(sample: Sample, free_
     settings = replace(SETTINGS, branches=24, seeds=(0,))
     one, two = (draw(free_space, replace(settings, workers=workers)) for workers in (1, 2))
     assert one.fingerprint == two.fingerprint != sample.fingerprint
-    assert one.seeds[0].branches.packed == two.seeds[0].branches.packed
-    assert (one.seeds[0].branches.targets == two.seeds[0].branches.targets).all()
+    assert one.seeds[0]["counterfactual"].packed == two.seeds[0]["counterfactual"].packed
+    assert (one.seeds[0]["counterfactual"].targets == two.seeds[0]["counterfactual"].targets).all()
     first, second = (diagnose(ExactTwoRooms(), each, settings) for each in (one, two))
     assert all((values == second.arrays[name]).all() for name, values in first.arrays.items())
     timeless = [{key: value for key, value in found.record.items() if key != "seconds"} for found in (first, second)]
@@ -256,7 +264,7 @@ def test_the_same_seed_draws_the_same_whatever_the_workers(sample: Sample, free_
 
 
 def test_perturbations_seen_in_training_are_rated_apart(sample: Sample) -> None:
-    episodes = sample.held.episodes
+    episodes = sample.held_out.episodes
     rest = {"task": TASK, "episodes": episodes, "split": SPLIT, "clip": CLIP, "settings": SETTINGS, "sample": sample}
 
     class Dazzled(ExactTwoRooms):
@@ -345,7 +353,7 @@ def test_a_latent_of_another_shape_is_told(sample: Sample) -> None:
 def test_less_than_was_asked_for_is_used_and_said(free_space: Episodes) -> None:
     settings = replace(SETTINGS, states=10_000, frames=10_000, branches=2, seeds=(0,))
     drawn = draw(free_space, settings, Split(train=(0,), validation=(1,), test=(3, 4), seed=0))
-    assert len(drawn.seeds[0].states.rows) == 2 * (STEPS + 1 - 5)
+    assert len(drawn.seeds[0]["invariance"].rows) == 2 * (STEPS + 1 - 5)
     assert any("52 states instead of 10,000" in note for note in drawn.notes)
     assert any("come from one episode" in note for note in drawn.notes)
 

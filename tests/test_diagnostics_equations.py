@@ -8,20 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from phylatent.collapse import (
-    collision_ratio,
-    collisions,
-    counterfactual_failures,
-    displacement,
-    invariance_failures,
-    invariance_ratio,
-    separation,
-    separation_ratio,
-)
 from phylatent.diagnostics import perturbations
 from phylatent.diagnostics.coordinates import Coordinates
-from phylatent.diagnostics.held_out import unrank_pairs
-from phylatent.diagnostics.identifiability import pair_distances
+from phylatent.diagnostics.counterfactual import counterfactual_failures, separation, separation_ratio
+from phylatent.diagnostics.identifiability import collision_ratio, collisions, pair_distances, unrank_pairs
+from phylatent.diagnostics.invariance import displacement, invariance_failures, invariance_ratio
 from phylatent.diagnostics.ordering import confused, lost_order, reversed_order, unit
 from phylatent.diagnostics.ordering_sample import action_fan
 from phylatent.diagnostics.perturbations import perturb

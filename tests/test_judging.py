@@ -84,6 +84,20 @@ def test_a_second_call_measures_nothing_and_other_settings_overwrite_nothing(jud
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
+def test_a_record_from_before_a_setting_stands(judged, tmp_path, monkeypatch):
+    old = Path(shutil.copytree(judged, tmp_path / "older"))
+    path = old / "diagnostics" / "paper.json"
+    record = json.loads(path.read_text())
+    assert record["key"].pop("diagnostics") == ["invariance", "identifiability", "counterfactual"]
+    path.write_text(json.dumps(record))
+    monkeypatch.setattr("phylatent.judging.diagnose.diagnose_model", None)
+    assert diagnose([old])[0]["sample"] == record["sample"]
+    with pytest.raises(UserError, match=r"other settings \(diagnostics\)"):
+        diagnose([old], overrides=["diagnostics=invariance"])
+    with pytest.raises(UserError, match="unknown diagnostic 'reachable'; did you mean 'reachability'"):
+        diagnose([old], overrides=["diagnostics=invariance,reachable"])
+
+
 def test_a_record_says_how_its_model_was_trained(judged):
     trained = json.loads((judged / "result.json").read_text())
     facts = json.loads((judged / "diagnostics" / "paper.json").read_text())["model"]

@@ -164,6 +164,16 @@ def test_several_training_seeds_average(tmp_path: Path) -> None:
     assert "± over evaluation seeds" in rate_cell(success(single, "paper")).note
 
 
+def test_records_of_versions_that_know_other_settings_are_averaged(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / f"l{seed}", "lewm", seed) for seed in (0, 1, 2)]
+    said = ({}, {"diagnostics": ["invariance", "identifiability", "counterfactual"]}, {"diagnostics": ["invariance"]})
+    for run, more in zip(runs, said, strict=True):
+        path = run / "diagnostics" / "paper.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"key": {"states": 300, **more}}))
+    assert [len(method.runs) for method in read_methods(runs[:2])] == [2]
+    assert [len(method.runs) for method in read_methods(runs)] == [1, 1, 1]
+
+
 def test_a_training_seed_that_failed_is_counted(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / "a", "lewm", 0), write_run(tmp_path / "b", "lewm", 1, health="not finite")]
     (method,) = read_methods(runs)

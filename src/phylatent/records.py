@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -33,6 +34,19 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return value
+
+
+def rated_sections(record: Mapping[str, Any]) -> list[str]:
+    """The diagnostics that a record holds a section of, in its order: whatever they are called, a section has a rate."""
+    return [name for name, entry in record.items() if isinstance(entry, Mapping) and "rate" in entry]
+
+
+def complete_key(key: Mapping[str, Any], settings: Any) -> dict[str, Any]:
+    """The key of a record, whichever version made it: a setting that it does not name was not there, and is at its default.
+
+    `settings` are those of the command that made it, at their defaults.
+    """
+    return json.loads(json.dumps(asdict(settings) | dict(key)))
 
 
 def split_of(record: Mapping[str, Any]) -> str:

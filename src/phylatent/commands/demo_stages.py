@@ -23,11 +23,12 @@ from phylatent.commands.request import Request
 from phylatent.commands.screen import bars, say
 from phylatent.commands.tables import percent
 from phylatent.composition import compose, resumed_config, to_dict
+from phylatent.diagnostics import DIAGNOSTICS
 from phylatent.errors import UserError
 from phylatent.judging.diagnose import diagnose
 from phylatent.judging.plan import plan
 from phylatent.machine import peak_memory_gb
-from phylatent.records import provenance, split_of, split_words, write_json
+from phylatent.records import provenance, rated_sections, split_of, split_words, write_json
 from phylatent.runs import CONFIG, default_directory, home
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig
 from phylatent.training.run import TrainResult, train, with_data_path
@@ -167,13 +168,9 @@ def _show(task: str, results: Mapping[str, TrainResult], rates: list[Any], succe
     for variant in results:
         table.add_column(variant, justify="right", no_wrap=True)
     table.add_column("what it says")
-    for name, meaning in (
-        ("invariance", "appearance moves the latent more than a step does"),
-        ("identifiability", "states far apart that share a latent neighbourhood"),
-        ("counterfactual", "different actions, different ends, same prediction"),
-    ):
+    for name in rated_sections(rates[0]):
         cells = [percent(record[name]["rate"], record[name]["interval"]) for record in rates]
-        table.add_row(f"{name} ↓", *cells, meaning)
+        table.add_row(f"{name} ↓", *cells, DIAGNOSTICS[name].failure)
     found = [record["policies"]["model"] for record in success]
     table.add_row(
         f"success of {found[0]['count']} ↑",

@@ -9,7 +9,7 @@ EXAMPLE = "phylatent diagnose runs/tworooms-laptop-phylatent-seed0"
 
 
 def command(keys: Runs = None) -> None:
-    """Measure the three failure rates of models: invariance, identifiability, counterfactual dynamics."""
+    """Measure the failure rates of models: invariance, identifiability, counterfactual dynamics, or what diagnostics= names."""
     request = judging(parse(keys or []))
 
     from phylatent.commands.tables import show_rates

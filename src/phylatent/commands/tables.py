@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from phylatent.diagnostics.diagnose import SECTIONS
-from phylatent.records import split_of, split_words
+from phylatent.diagnostics import DIAGNOSTICS
+from phylatent.records import rated_sections, split_of, split_words
 from phylatent.statistics import mcnemar, paired_difference
 
 FORMS = ("seen", "unseen")
@@ -25,7 +25,7 @@ def percent(rate: float | None, interval: Sequence[float] | None = None) -> str:
 
 
 def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
-    sections = SECTIONS[records[0]["protocol"]]
+    sections = rated_sections(records[0])
     caption = f"split: {split_words(split_of(records[0]))}; 95 % intervals by bootstrap over its episodes"
     table = Table(title="failure rates, lower is better", caption=caption)
     table.add_column("model", overflow="fold")
@@ -41,7 +41,9 @@ def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
             found = record[section]
             counts = f"{found['failures']} of {found['eligible']} eligible"
             sd = "" if found["spread"] is None else f", ± {100 * found['spread']:.1f} over {len(record['seeds'])} seeds"
-            console.print(f"  {escape(record['model']['name'])} {section}: {counts}{sd}", highlight=False, soft_wrap=True)
+            more = DIAGNOSTICS[section].remark(found) if section in DIAGNOSTICS else ""
+            told = f"{counts}{sd}{'; ' if more else ''}{more}"
+            console.print(f"  {escape(record['model']['name'])} {section}: {told}", highlight=False, soft_wrap=True)
         if record["health"]["status"] != "ok":
             console.print(
                 f"[bold red]{escape(record['model']['name'])}:[/] {escape(record['health']['sentence'])}", soft_wrap=True
@@ -50,7 +52,7 @@ def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
 
 def _show_kinds(records: Sequence[Mapping[str, Any]], console: Console) -> None:
     """Invariance under each kind of perturbation, and under those whose form the model met in training and the others."""
-    kinds = list(records[0]["invariance"].get("by_kind") or {})
+    kinds = list(records[0].get("invariance", {}).get("by_kind") or {})
     if not kinds:
         return
     table = Table(

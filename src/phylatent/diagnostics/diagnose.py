@@ -1,9 +1,9 @@
-"""`diagnose_model`: the three rates of one model, as a record that says what was counted and arrays that show it."""
+"""`diagnose_model`: the failure rates of one model, as a record that says what was counted and arrays that show it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,17 @@ import numpy as np
 
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split
-from phylatent.diagnostics import counterfactual, identifiability, invariance, ordering
-from phylatent.diagnostics.identifiability import Q_LAT, THRESHOLDS, threshold_name
-from phylatent.diagnostics.latents import Health, Unfit, check_health, judged
-from phylatent.diagnostics.ordering_sample import OrderingSample
-from phylatent.diagnostics.rates import Measured, Rate, over_seeds
-from phylatent.diagnostics.sample import PaperSample, Progress, Sample, describe, make_sample
+from phylatent.diagnostics.findings import Findings
+from phylatent.diagnostics.latents import Health, JudgedModel, Unfit, judged
+from phylatent.diagnostics.material import Progress
+from phylatent.diagnostics.rates import Measured
+from phylatent.diagnostics.sample import Sample, describe, diagnostics_of, make_sample
 from phylatent.files import atomic
 from phylatent.models.latent import LatentModel
-from phylatent.records import write_json
+from phylatent.records import rated_sections, write_json
 from phylatent.schema import PERTURBATIONS, ClipConfig, DiagnoseConfig, TaskSpec
 
 HEALTH_FRAMES, HEALTH_STARTS = 64, 8
-NOTHING = Rate(failures=0, eligible=0, rate=None, interval=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,18 +30,12 @@ class Diagnosis:
     record: dict[str, Any]
     """Plain values, for JSON."""
     arrays: dict[str, np.ndarray]
-    """`seed0/invariance/d_nuis` and so on: what a plot draws."""
+    """`seed0/invariance/d_nuis` and so on: what a plot shows."""
 
     @property
     def rates(self) -> dict[str, float | None]:
         """The headline of each diagnostic."""
-        return {name: self.record[name]["rate"] for name in SECTIONS[self.record["protocol"]]}
-
-
-SECTIONS = {
-    "paper": ("invariance", "identifiability", "counterfactual"),
-    "ordering": ("invariance", "distinguishability", "counterfactual"),
-}
+        return {name: self.record[name]["rate"] for name in rated_sections(self.record)}
 
 
 def diagnose_model(
@@ -67,17 +59,11 @@ def diagnose_model(
     if sample is None:
         sample = make_sample(task=task, episodes=episodes, split=split, clip=clip, settings=settings, progress=progress)
     assert sample.settings == describe(task, split, clip, settings), "a sample drawn with other settings"
-    measured: list[dict[str, Measured]] = []
-    with judged(model):
+    assert sample.seeds[0].keys() == diagnostics_of(settings).keys(), "a sample of other diagnostics"
+    with judged(model) as subject:
         try:
-            health = _check(model, sample)
-            for index, one in enumerate(sample.seeds):
-                tell = _teller(progress, index, len(sample.seeds))
-                measured.append(
-                    _measure_paper(model, one, sample, settings, tell)
-                    if isinstance(one, PaperSample)
-                    else _measure_ordering(model, one, sample, settings, tell)
-                )
+            health = _check_health(subject, sample)
+            measured = _measure(subject, sample, settings, progress)
         except Unfit as error:
             health, measured = error.health, []
     record = {
@@ -111,144 +97,48 @@ def save(diagnosis: Diagnosis, directory: Path, extra: Mapping[str, Any]) -> Pat
     return path
 
 
-Tell = Callable[[str, int], None]
+def _check_health(model: JudgedModel, sample: Sample) -> Health:
+    """On frames from all over the held-out episodes, whatever was chosen; some are rolled out with the actions taken there."""
+    held_out, blocks = sample.held_out, sample.material.settings.horizons[-1]
+    starts = _evenly(held_out.rows_before(blocks), HEALTH_STARTS)
+    rows = np.concatenate([starts, _evenly(held_out.rows, HEALTH_FRAMES - len(starts))])
+    windows = held_out.actions_after(starts, blocks)[:, None]
+    return model.check_health(held_out.episodes.frames, rows, windows)
 
 
-def _teller(progress: Progress | None, seed: int, seeds: int) -> Tell:
-    def tell(what: str, done: int) -> None:
+def _evenly(rows: np.ndarray, count: int) -> np.ndarray:
+    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)]
+
+
+def _measure(
+    model: JudgedModel, sample: Sample, settings: DiagnoseConfig, progress: Progress | None
+) -> list[dict[str, Measured]]:
+    """For each seed: diagnostic → what it found."""
+    chosen = diagnostics_of(settings)
+    measured: list[dict[str, Measured]] = [{} for _ in settings.seeds]
+    steps = [(index, name) for index in range(len(settings.seeds)) for name in chosen]
+    for done, (index, name) in enumerate(steps):
         if progress is not None:
-            progress(f"measuring {what}", 3 * seed + done, 3 * seeds)
-
-    return tell
-
-
-def _check(model: LatentModel, sample: Sample) -> Health:
-    """On frames of the sample; its first starts are rolled out with the actions they will be judged by."""
-    first = sample.seeds[0]
-    rows = first.pairs.rows if isinstance(first, PaperSample) else first.neighbours.rows
-    starts = first.branches.rows[:HEALTH_STARTS]
-    return check_health(
-        model,
-        sample.held.episodes.frames,
-        np.concatenate([starts, rows[: HEALTH_FRAMES - len(starts)]]),
-        first.branches.windows[:HEALTH_STARTS],
-    )
-
-
-def _measure_paper(
-    model: LatentModel, one: PaperSample, sample: Sample, settings: DiagnoseConfig, tell: Tell
-) -> dict[str, Measured]:
-    held, coordinates = sample.held, sample.coordinates
-    tell("invariance", 0)
-    strengths = sample.settings["bases"]
-    appearance = invariance.measure(model, one.states, held, strengths=strengths, severity=settings.severity, seed=one.seed)
-    tell("identifiability", 1)
-    folding = identifiability.measure(model, one.pairs, held, coordinates)
-    tell("counterfactual", 2)
-    separation = counterfactual.measure(
-        model, one.branches, held, coordinates, horizons=sample.horizons, headline=settings.horizons[-1]
-    )
-    tell("counterfactual", 3)
-    return dict(zip(SECTIONS["paper"], (appearance, folding, separation), strict=True))
-
-
-def _measure_ordering(
-    model: LatentModel, one: OrderingSample, sample: Sample, settings: DiagnoseConfig, tell: Tell
-) -> dict[str, Measured]:
-    tell("neighbours", 0)
-    appearance, distinct = ordering.measure_neighbours(model, one.neighbours, sample.held)
-    tell("counterfactual", 2)
-    separation = ordering.measure_branches(
-        model,
-        one.branches,
-        sample.held,
-        sample.coordinates,
-        horizons=sample.horizons,
-        headline=settings.horizons[-1],
-    )
-    tell("counterfactual", 3)
-    return dict(zip(SECTIONS["ordering"], (appearance, distinct, separation), strict=True))
+            progress(f"measuring {name}", done, len(steps))
+        drawn = sample.seeds[index][name]
+        measured[index][name] = chosen[name].measure(model, drawn, sample.material, settings.seeds[index])
+    if progress is not None:
+        progress(f"measuring {steps[-1][1]}", len(steps), len(steps))
+    return measured
 
 
 def _sections(
-    measured: Sequence[dict[str, Measured]], sample: Sample, settings: DiagnoseConfig, seen: Sequence[str] | None
+    measured: Sequence[Mapping[str, Measured]], sample: Sample, settings: DiagnoseConfig, seen: Sequence[str] | None
 ) -> dict[str, Any]:
     """A model that could not be judged has every section too, with nothing counted and no rate."""
-    table = _Table(measured, settings)
-    horizons = [str(horizon) for horizon in sample.horizons]
-    separation = {"horizon": settings.horizons[-1], "by_horizon": table.beside("counterfactual", horizons)}
-    if settings.protocol == "ordering":
-        conditions = [f"{kind} {strength:g}" for kind, strength in ordering.CONDITIONS]
-        beside = table.beside("invariance", conditions)
-        return {
-            "invariance": table.headline("invariance") | {"by_condition": beside},
-            "distinguishability": table.headline("distinguishability"),
-            "counterfactual": table.headline("counterfactual") | separation,
-        }
-    pairs = sum(len(one.pairs.first) for one in sample.seeds if isinstance(one, PaperSample))
-
-    def of_all_pairs(entry: dict[str, Any]) -> dict[str, Any]:
-        return entry | {"share_of_all_pairs": entry["failures"] / pairs if entry["rate"] is not None else None}
-
-    names = [threshold_name(*threshold) for threshold in THRESHOLDS]
-    entries = table.beside("identifiability", names).values()
-    thresholds = [
-        {"q_phys": q_phys, "q_lat": q_lat} | of_all_pairs(entry)
-        for (q_phys, q_lat), entry in zip(THRESHOLDS, entries, strict=True)
-    ]
-    folding = of_all_pairs(table.headline("identifiability")) | {"chance": Q_LAT / 100, "thresholds": thresholds}
-    return {
-        "invariance": table.headline("invariance")
-        | {"by_kind": table.beside("invariance", PERTURBATIONS)}
-        | ({} if seen is None else _by_form(table, seen)),
-        "identifiability": folding,
-        "counterfactual": table.headline("counterfactual")
-        | {"pairs": sum(len(one.branches.rows) for one in sample.seeds)}
-        | separation,
-    }
-
-
-def _by_form(table: _Table, seen: Sequence[str]) -> dict[str, Any]:
-    """Over all states under every kind of a group; a group without a kind has no rate."""
-    groups = {"seen": [kind for kind in PERTURBATIONS if kind in seen]}
-    groups["unseen"] = [kind for kind in PERTURBATIONS if kind not in seen]
-    return {name: table.pooled("invariance", kinds) | {"kinds": kinds} for name, kinds in groups.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """What was measured with every seed, put together."""
-
-    measured: Sequence[dict[str, Measured]]
-    settings: DiagnoseConfig
-
-    def headline(self, name: str) -> dict[str, Any]:
-        found = [one[name] for one in self.measured]
-        rate, spread = self._rate([one.headline for one in found])
-        seeds = [
-            {
-                "seed": seed,
-                "failures": int(one.headline.failures.sum()),
-                "eligible": int(one.headline.eligible.sum()),
-                "rate": one.headline.share,
-                **one.facts,
-            }
-            for seed, one in zip(self.settings.seeds, found, strict=False)
-        ]
-        return rate.to_dict() | {"spread": spread, "per_seed": seeds}
-
-    def beside(self, name: str, conditions: Sequence[str]) -> dict[str, dict[str, Any]]:
-        return {
-            condition: self._rate([one[name].beside[condition] for one in self.measured])[0].to_dict()
-            for condition in conditions
-        }
-
-    def pooled(self, name: str, conditions: Sequence[str]) -> dict[str, Any]:
-        """The rate of these conditions together."""
-        if not conditions:
-            return NOTHING.to_dict()
-        found = [[one[name].beside[condition] for condition in conditions] for one in self.measured]
-        return self._rate([sum(counts[1:], counts[0]) for counts in found])[0].to_dict()
-
-    def _rate(self, counts: Sequence[Any]) -> tuple[Rate, float | None]:
-        return over_seeds(counts, replicates=self.settings.bootstrap) if counts else (NOTHING, None)
+    sections = {}
+    for name, diagnostic in diagnostics_of(settings).items():
+        found = Findings(
+            seeds=settings.seeds,
+            samples=[drawn[name] for drawn in sample.seeds],
+            measured=[one[name] for one in measured],
+            replicates=settings.bootstrap,
+            seen=seen,
+        )
+        sections[name] = found.headline() | diagnostic.beside_rate(found, settings)
+    return sections

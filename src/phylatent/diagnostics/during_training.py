@@ -7,19 +7,24 @@ from dataclasses import dataclass, replace
 
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split
-from phylatent.diagnostics.diagnose import SECTIONS, diagnose_model
+from phylatent.diagnostics import choose
+from phylatent.diagnostics.diagnose import diagnose_model
 from phylatent.diagnostics.sample import Sample, make_sample
 from phylatent.models.latent import LatentModel
 from phylatent.schema import TEST, VALIDATION, ClipConfig, DiagnoseConfig, TaskSpec
 
 LIMITS = {"states": 200, "frames": 300, "pairs": 5000, "branches": 50}
-COLUMNS = tuple(f"diagnose/{name}" for name in SECTIONS["paper"])
 
 
 def shrink(settings: DiagnoseConfig) -> DiagnoseConfig:
     """The paper's protocol with one seed and few samples. One process: others may belong to the training."""
     fewer = {name: min(limit, getattr(settings, name)) for name, limit in LIMITS.items()}
     return replace(settings, protocol="paper", seeds=settings.seeds[:1], bootstrap=1, workers=1, **fewer)
+
+
+def columns(settings: DiagnoseConfig) -> tuple[str, ...]:
+    """The columns that a small diagnosis fills."""
+    return tuple(f"diagnose/{name}" for name in choose(settings.diagnostics))
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +37,7 @@ class SmallDiagnosis:
     sample: Sample
 
     def __call__(self, model: LatentModel) -> dict[str, float]:
-        """The three rates by column name; NaN where there is none."""
+        """The rates by column name; NaN where there is none."""
         found = diagnose_model(
             model,
             task=self.task,

@@ -1,22 +1,28 @@
-"""protocol=ordering: the paper's later version asks whether latent distances keep the *order* of physical ones."""
+"""protocol=ordering: the paper's later version asks whether latent distances keep the *order* of physical ones.
+
+Its three rates are a protocol of their own: other samples and criteria, two of them under the names of the paper's.
+"""
 
 # a anchors, R references, M starts, b actions, K horizons, D latent, T pairs of actions
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from phylatent.diagnostics import perturbations
 from phylatent.diagnostics.branches import Branches
-from phylatent.diagnostics.coordinates import Coordinates
+from phylatent.diagnostics.counterfactual import draw_starts
+from phylatent.diagnostics.diagnostic import Diagnostic, shortfall
+from phylatent.diagnostics.findings import Findings
 from phylatent.diagnostics.held_out import HeldOutRows
-from phylatent.diagnostics.latents import encode, predict
-from phylatent.diagnostics.ordering_sample import MISSING, Neighbours
+from phylatent.diagnostics.latents import JudgedModel
+from phylatent.diagnostics.material import Material
+from phylatent.diagnostics.ordering_sample import MISSING, STARTS, Neighbours, constant_windows, draw_neighbours
 from phylatent.diagnostics.rates import Counts, Measured, count
-from phylatent.models.latent import LatentModel
+from phylatent.schema import DiagnoseConfig
 
 SHIFTS = {"brightness": perturbations.brightness, "colour": perturbations.colour, "texture": perturbations.texture}
 CONDITIONS = (
@@ -70,71 +76,150 @@ def lost_order(d_phys_T: np.ndarray, d_true_T: np.ndarray, d_pred_T: np.ndarray,
     return Comparisons(*(values.reshape(*values.shape[:-2], -1) for values in (eligible, failed)))
 
 
-def measure_neighbours(model: LatentModel, neighbours: Neighbours, held: HeldOutRows) -> tuple[Measured, Measured]:
-    """Invariance (beside it: each condition) and distinguishability."""
-    frames, anchors = held.episodes.frames, neighbours.references.shape[1]
-    episode = held.episode_of(neighbours.rows[:anchors])
-    q1, q3, q4 = neighbours.references != MISSING
-    present = np.stack([q1 & q3, q1 & q4])
+class OfNeighbours(Diagnostic[Neighbours]):
+    """What the two diagnostics of anchors and their references share: their sample, and its distances."""
 
-    def distances(kind: str | None = None, strength: float = 0.0) -> np.ndarray:
+    counted = "comparisons"
+
+    def draw(self, material: Material, seed: int) -> Neighbours:
+        settings = material.settings
+        return draw_neighbours(
+            material.held_out,
+            material.coordinates,
+            material.rng(seed, "ordering"),
+            pool=settings.pool,
+            anchors=settings.anchors,
+            references=settings.references,
+        )
+
+    def distances(
+        self, model: JudgedModel, sample: Neighbours, held_out: HeldOutRows, kind: str | None = None, strength: float = 0.0
+    ) -> np.ndarray:
+        """float64 [3, a, R]: from each anchor to its references in Q1, Q3 and Q4, of frames as they are or all shifted."""
+        frames, anchors = held_out.episodes.frames, sample.references.shape[1]
+
         def read(rows: np.ndarray) -> np.ndarray:
             return SHIFTS[kind](frames(rows), strength=strength) if kind else frames(rows)
 
-        z = unit(encode(model, read, neighbours.rows))
-        return np.stack([np.linalg.norm(z[:anchors, None] - z[quartile], axis=-1) for quartile in neighbours.references])
+        z = unit(model.encode(read, sample.rows))
+        return np.stack([np.linalg.norm(z[:anchors, None] - z[quartile], axis=-1) for quartile in sample.references])
 
-    def near_and_far(d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.stack([d[0], d[0]]), d[1:]
+    def present(self, sample: Neighbours) -> np.ndarray:
+        """bool [2, a, R]: whether Q1 can be compared with Q3, and with Q4."""
+        q1, q3, q4 = sample.references != MISSING
+        return np.stack([q1 & q3, q1 & q4])
 
-    clean = distances()
-    conditions = {}
-    for kind, strength in CONDITIONS:
-        shifted = distances(kind, strength)
-        found = reversed_order(*near_and_far(clean), *near_and_far(shifted), present=present)
-        conditions[f"{kind} {strength:g}"] = _count(found, episode[None, :, None], held)
-    distinct = confused(clean[0], clean[2], present=present[1])
-    return (
-        Measured(headline=sum(conditions.values(), _none(held)), beside=conditions, arrays={}),
-        Measured(
-            headline=_count(distinct, episode[:, None], held),
+    def episode(self, sample: Neighbours, held_out: HeldOutRows) -> np.ndarray:
+        return held_out.episode_of(sample.rows[: sample.references.shape[1]])
+
+
+class OrderUnderShifts(OfNeighbours):
+    name = "invariance"
+    title = "Physical invariance"
+    meaning = "Share of rightly ordered comparisons that are reversed or tied after both images are shifted."
+    failure = "a change of appearance reverses near and far"
+
+    def identity(self, sample: Neighbours) -> tuple[np.ndarray, ...]:
+        return sample.rows, sample.references
+
+    def notes(self, sample: Neighbours, material: Material) -> list[str]:
+        return shortfall("frames in the pool", len(sample.rows), material.settings.pool)
+
+    def measure(self, model: JudgedModel, sample: Neighbours, material: Material, seed: int) -> Measured:
+        held_out = material.held_out
+        present, episode = self.present(sample), self.episode(sample, held_out)[None, :, None]
+
+        def near_and_far(d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return np.stack([d[0], d[0]]), d[1:]
+
+        clean = near_and_far(self.distances(model, sample, held_out))
+        conditions = {}
+        for kind, strength in CONDITIONS:
+            shifted = near_and_far(self.distances(model, sample, held_out, kind, strength))
+            found = reversed_order(*clean, *shifted, present=present)
+            conditions[f"{kind} {strength:g}"] = _count(found, episode, held_out)
+        return Measured(headline=sum(conditions.values(), _none(held_out)), beside=conditions, arrays={})
+
+    def beside_rate(self, found: Findings[Neighbours], settings: DiagnoseConfig) -> dict[str, Any]:
+        return {"by_condition": found.rates([f"{kind} {strength:g}" for kind, strength in CONDITIONS])}
+
+
+class Distinguishability(OfNeighbours):
+    name = "distinguishability"
+    title = "Distinguishability"
+    meaning = "Share of comparisons where a physically far state is as near in latent space as a near one, or nearer."
+    failure = "a far state is as near as a near one"
+
+    def identity(self, sample: Neighbours) -> tuple[np.ndarray, ...]:
+        """The sample is that of `OrderUnderShifts`, which has it in the fingerprint."""
+        return ()
+
+    def measure(self, model: JudgedModel, sample: Neighbours, material: Material, seed: int) -> Measured:
+        clean = self.distances(model, sample, material.held_out)
+        found = confused(clean[0], clean[2], present=self.present(sample)[1])
+        return Measured(
+            headline=_count(found, self.episode(sample, material.held_out)[:, None], material.held_out),
             beside={},
             arrays={
-                "failures": (distinct.failed & distinct.eligible).sum(axis=1).astype(np.int32),
-                "eligible": distinct.eligible.sum(axis=1).astype(np.int32),
-                "row": neighbours.rows[:anchors].astype(np.int32),
+                "failures": (found.failed & found.eligible).sum(axis=1).astype(np.int32),
+                "eligible": found.eligible.sum(axis=1).astype(np.int32),
+                "row": sample.rows[: sample.references.shape[1]].astype(np.int32),
             },
-        ),
-    )
+        )
 
 
-def measure_branches(
-    model: LatentModel,
-    branches: Branches,
-    held: HeldOutRows,
-    coordinates: Coordinates,
-    *,
-    horizons: Sequence[int],
-    headline: int,
-) -> Measured:
-    shape = branches.targets.shape[:3]
-    ends = unit(encode(model, branches.frames, np.arange(len(branches.packed))).reshape(*shape, -1))
-    predicted = unit(predict(model, held.episodes.frames, branches.rows, branches.windows)[:, :, np.array(horizons) - 1])
-    found = lost_order(*(_pairwise(points) for points in (coordinates(branches.targets), ends, predicted)))
-    episode = held.episode_of(branches.rows)[:, None]
-    counts = {
-        str(horizon): _count(Comparisons(found.eligible[:, column], found.failed[:, column]), episode, held)
-        for column, horizon in enumerate(horizons)
-    }
-    return Measured(
-        headline=counts[str(headline)],
-        beside=counts,
-        arrays={
-            "failures": (found.failed & found.eligible).sum(axis=-1).astype(np.int32),
-            "eligible": found.eligible.sum(axis=-1).astype(np.int32),
-            "row": branches.rows.astype(np.int32),
-        },
-    )
+class OrderOfPredictions(Diagnostic[Branches]):
+    name = "counterfactual"
+    title = "Counterfactual dynamics"
+    meaning = "Share of pairs of actions, ordered by how far they lead apart, whose order the predictions lose."
+    failure = "predictions reverse which actions lead apart"
+    counted = "comparisons"
+
+    def draw(self, material: Material, seed: int) -> Branches:
+        held_out, blocks = material.held_out, material.settings.horizons[-1]
+        starts = draw_starts(held_out, material.rng(seed, "starts"), count=_starts(material))
+        window = constant_windows(held_out, material.task, stride=material.clip.stride, blocks=blocks)
+        return material.execute(starts, np.repeat(window[None], len(starts), axis=0), seed)
+
+    def identity(self, sample: Branches) -> tuple[np.ndarray, ...]:
+        return sample.rows, sample.windows
+
+    def notes(self, sample: Branches, material: Material) -> list[str]:
+        return shortfall("starts of branches", len(sample.rows), _starts(material))
+
+    def measure(self, model: JudgedModel, sample: Branches, material: Material, seed: int) -> Measured:
+        held_out, horizons = material.held_out, material.settings.horizons
+        ends = unit(model.encode(sample.frames, np.arange(len(sample.packed))).reshape(*sample.targets.shape[:3], -1))
+        rolled = model.predict(held_out.episodes.frames, sample.rows, sample.windows)
+        predicted = unit(rolled[:, :, np.array(horizons) - 1])
+        found = lost_order(*(_pairwise(points) for points in (material.coordinates(sample.targets), ends, predicted)))
+        episode = held_out.episode_of(sample.rows)[:, None]
+        counts = {
+            str(horizon): _count(Comparisons(found.eligible[:, column], found.failed[:, column]), episode, held_out)
+            for column, horizon in enumerate(horizons)
+        }
+        return Measured(
+            headline=counts[str(horizons[-1])],
+            beside=counts,
+            arrays={
+                "failures": (found.failed & found.eligible).sum(axis=-1).astype(np.int32),
+                "eligible": found.eligible.sum(axis=-1).astype(np.int32),
+                "row": sample.rows.astype(np.int32),
+            },
+        )
+
+    def beside_rate(self, found: Findings[Branches], settings: DiagnoseConfig) -> dict[str, Any]:
+        by_horizon = found.rates([str(horizon) for horizon in settings.horizons])
+        return {"horizon": settings.horizons[-1], "by_horizon": by_horizon}
+
+
+ORDERING: dict[str, Diagnostic[Any]] = {
+    one.name: one for one in (OrderUnderShifts(), Distinguishability(), OrderOfPredictions())
+}
+
+
+def _starts(material: Material) -> int:
+    return min(material.settings.branches, STARTS)
 
 
 def _pairwise(points_MbKD: np.ndarray) -> np.ndarray:
@@ -143,10 +228,10 @@ def _pairwise(points_MbKD: np.ndarray) -> np.ndarray:
     return np.moveaxis(np.linalg.norm(points_MbKD[:, first] - points_MbKD[:, second], axis=-1), 1, -1)
 
 
-def _count(found: Comparisons, episode: np.ndarray, held: HeldOutRows) -> Counts:
+def _count(found: Comparisons, episode: np.ndarray, held_out: HeldOutRows) -> Counts:
     episode = np.broadcast_to(episode, found.eligible.shape)
-    return count(found.failed.ravel(), found.eligible.ravel(), episode.ravel(), episodes=len(held.ids))
+    return count(found.failed.ravel(), found.eligible.ravel(), episode.ravel(), episodes=len(held_out.ids))
 
 
-def _none(held: HeldOutRows) -> Counts:
-    return Counts(np.zeros(len(held.ids), dtype=np.int64), np.zeros(len(held.ids), dtype=np.int64))
+def _none(held_out: HeldOutRows) -> Counts:
+    return Counts(np.zeros(len(held_out.ids), dtype=np.int64), np.zeros(len(held_out.ids), dtype=np.int64))

@@ -1,4 +1,4 @@
-"""protocol=ordering: what is drawn. Anchors with references from near to far, and a fan of constant actions from each start."""
+"""The sample of protocol=ordering: anchors with references from near to far, and a fan of constant actions from each start."""
 
 # Q frames of the pool, a anchors, R references, C physical coordinates, A raw action values of a block, k blocks, b actions
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phylatent.diagnostics.branches import Branches
 from phylatent.diagnostics.coordinates import Coordinates
-from phylatent.diagnostics.held_out import HeldOutRows, generator
+from phylatent.diagnostics.held_out import HeldOutRows
 from phylatent.errors import UserError
 from phylatent.schema import TaskSpec
 
@@ -32,20 +31,18 @@ class Neighbours:
     """int64 [3, a, R]: pool indices in Q1, Q3 and Q4 of the distance to the anchor; −1 where a quartile has no more."""
 
 
-@dataclass(frozen=True, eq=False)
-class OrderingSample:
-    seed: int
-    neighbours: Neighbours
-    branches: Branches
-
-
 def draw_neighbours(
-    held: HeldOutRows, coordinates: Coordinates, *, pool: int, anchors: int, references: int, seed: int
+    held_out: HeldOutRows,
+    coordinates: Coordinates,
+    rng: np.random.Generator,
+    *,
+    pool: int,
+    anchors: int,
+    references: int,
 ) -> Neighbours:
     """Quartiles are those of the physical distance between random frames of the pool."""
-    rng = generator(seed, "ordering")
-    rows = rng.choice(held.rows, min(pool, len(held.rows)), replace=False)
-    points_QC = coordinates(held.episodes.targets[rows])
+    rows = rng.choice(held_out.rows, min(pool, len(held_out.rows)), replace=False)
+    points_QC = coordinates(held_out.episodes.targets[rows])
     first = rng.integers(len(rows), size=RANDOM_PAIRS)
     second = (first + rng.integers(1, len(rows), size=RANDOM_PAIRS)) % len(rows)
     bounds = np.quantile(np.linalg.norm(points_QC[first] - points_QC[second], axis=1), (0.25, 0.5, 0.75))
@@ -76,14 +73,16 @@ def action_fan(blocks_NA: np.ndarray, *, low_A: np.ndarray, high_A: np.ndarray) 
     return np.clip(np.concatenate([centre[None], centre + arms, centre - arms]), low_A, high_A).astype(np.float32)
 
 
-def constant_windows(held: HeldOutRows, task: TaskSpec, *, stride: int, blocks: int) -> np.ndarray:
+def constant_windows(held_out: HeldOutRows, task: TaskSpec, *, stride: int, blocks: int) -> np.ndarray:
     """float32 [b, k, A]: each action of the fan, taken again and again."""
     pieces = []
-    for episode in held.ids:
-        offset, count = held.episodes.offsets[episode], (held.episodes.lengths[episode] - 1) // held.block_rows
-        pieces.append(held.episodes.actions[offset : offset + count * held.block_rows].reshape(count, stride * task.action_dim))
+    for episode in held_out.ids:
+        offset, count = held_out.episodes.offsets[episode], (held_out.episodes.lengths[episode] - 1) // held_out.block_rows
+        pieces.append(
+            held_out.episodes.actions[offset : offset + count * held_out.block_rows].reshape(count, stride * task.action_dim)
+        )
     taken = np.concatenate(pieces)
     if len(taken) < 2:
-        raise UserError(f"the held-out episodes of {held.episodes.path} hold {len(taken)} blocks of actions; it takes 2")
+        raise UserError(f"the held-out episodes of {held_out.episodes.path} hold {len(taken)} blocks of actions; it takes 2")
     low, high = (np.tile(np.array(bound), stride) for bound in (task.action_low, task.action_high))
     return np.repeat(action_fan(taken, low_A=low, high_A=high)[:, None], blocks, axis=1)

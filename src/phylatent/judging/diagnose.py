@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from phylatent.diagnostics import choose
 from phylatent.diagnostics.diagnose import diagnose_model, save
 from phylatent.diagnostics.sample import make_sample
 from phylatent.judging.measured import Say, is_measured, record_key
 from phylatent.judging.subject import Sources, judging_overrides, load_subjects
 from phylatent.records import provenance
 from phylatent.runs import copy_training, diagnosis_file
+from phylatent.schema import DiagnoseConfig
 
 Progress = Callable[[str, str, int, int], None]
 """(who is judged, what is being done, how much of it is done, how much there is in all)"""
@@ -37,11 +39,12 @@ def diagnose(
     """
     subjects = load_subjects(sources, judging_overrides(overrides, "diagnose", seeds), preset=preset, task=task, out=out)
     settings = subjects[0].config.diagnose
+    choose(settings.diagnostics)
     records, sample = [], None
     for subject in subjects:
         path = diagnosis_file(subject.directory, settings.protocol)
         key = record_key(subject, settings)
-        if not is_measured(path, key, say):
+        if not is_measured(path, key, DiagnoseConfig(), say):
             held: dict[str, Any] = {"task": subject.task, "episodes": subject.episodes, "split": subject.split}
             held |= {"clip": subject.model.config.clip, "settings": settings}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from phylatent.errors import UserError
 from phylatent.judging.subject import Subject
+from phylatent.records import complete_key
 from phylatent.schema import HELD_OUT, DiagnoseConfig, PlanConfig
 
 Say = Callable[[str], None]
@@ -37,12 +38,16 @@ def _as_today(key: Mapping[str, Any]) -> dict[str, Any]:
     return rest | {"split": HELD_OUT, "episodes": key["held_out"]}
 
 
-def is_measured(path: Path, key: Mapping[str, Any], say: Say) -> bool:
-    """Whether the record is there with this key; one with another key is an error, and stays as it is."""
+def is_measured(path: Path, key: Mapping[str, Any], defaults: DiagnoseConfig | PlanConfig, say: Say) -> bool:
+    """Whether the record is there with this key; one with another key is an error, and stays as it is.
+
+    A setting that was not there when the record was made had the value that is its default now.
+    """
     if not path.is_file():
         return False
-    found = _as_today(json.loads(path.read_text()).get("key") or {})
-    changes = [name for name in {**found, **key} if found.get(name) != key.get(name)]
+    before = _as_today(json.loads(path.read_text()).get("key") or {})
+    found, asked = (complete_key(one, defaults) for one in (before, key))
+    changes = [name for name in {**found, **asked} if found.get(name) != asked.get(name)]
     if changes:
         raise UserError(
             f"{path} holds a measurement with other settings ({', '.join(changes)}); nothing was overwritten: "

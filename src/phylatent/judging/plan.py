@@ -73,7 +73,7 @@ def plan(
 
 def _is_planned(folder: Path, key: Mapping[str, Any], settings: PlanConfig, say: Say) -> bool:
     """Whether all that is asked for is there; a record that has less is neither overwritten nor passed off as it."""
-    if not is_measured(folder / RESULT, key, say):
+    if not is_measured(folder / RESULT, key, PlanConfig(), say):
         return False
     has = json.loads((folder / RESULT).read_text())["policies"]
     lacking = [name for name in settings.policy if name not in has and name != "expert"]

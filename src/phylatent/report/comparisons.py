@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from phylatent.report.inputs import Run
-from phylatent.report.methods import DIAGNOSTICS, Average, Method, diagnostic, dig, reference_of
+from phylatent.report.methods import Average, Method, diagnostic, dig, reference_of, shown_diagnostics
 from phylatent.schema import PLAN_PROTOCOLS
 from phylatent.statistics import Difference, mcnemar, paired_difference
 
@@ -68,7 +68,8 @@ def compare_plans(methods: Sequence[Method]) -> list[PlanComparison]:
 
 
 def compare_diagnostics(methods: Sequence[Method]) -> list[Reduction]:
-    return [_reduction(name, *pair) for pair in against_reference(methods) for name in DIAGNOSTICS]
+    names = [one.name for one in shown_diagnostics(methods)]
+    return [_reduction(name, *pair) for pair in against_reference(methods) for name in names]
 
 
 def against_reference(methods: Sequence[Method]) -> list[tuple[Method, Method]]:

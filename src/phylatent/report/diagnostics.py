@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from phylatent.diagnostics import DIAGNOSTICS
+from phylatent.diagnostics.diagnostic import Breakdown, Diagnostic
 from phylatent.report.comparisons import Reduction, compare_diagnostics
 from phylatent.report.marks import Cell, Figure, Guide, Key, Panel, Series, Table
-from phylatent.report.methods import DIAGNOSTICS, Average, Method, average, diagnostic, dig, success
-from phylatent.report.words import MISSING, NAMES, health, percent, points, rate_cell, relative_change
+from phylatent.report.methods import Average, Method, average, diagnostic, dig, shown_diagnostics, success
+from phylatent.report.words import MISSING, health, percent, points, rate_cell, relative_change
 from phylatent.schema import PERTURBATIONS, PLAN_PROTOCOLS
 
-CHANCE = 0.1
 FORMS = ("seen", "unseen")
 LABEL_HEIGHT = 0.07
 """Of a floor's label, as a share of the success axis."""
@@ -27,13 +29,13 @@ def keys(methods: Sequence[Method]) -> tuple[Key, ...]:
 
 
 def headline(methods: Sequence[Method]) -> Figure:
-    """Three failure rates and planning success, each with its interval, floors and ceiling as lines."""
+    """The failure rates and planning success, each with its interval, floors and ceiling as lines."""
     protocol = headline_protocol(methods)
     panels = []
-    for name in DIAGNOSTICS:
-        guides = (Guide("chance", CHANCE),) if name == "identifiability" else ()
-        rates = {method.label: diagnostic(method, name) for method in methods}
-        panels.append(rates_panel(f"{NAMES[name]} ↓", methods, rates, guides))
+    for one in shown_diagnostics(methods):
+        guides = () if one.chance is None else (Guide("chance", one.chance),)
+        rates = {method.label: diagnostic(method, one.name) for method in methods}
+        panels.append(rates_panel(f"{one.title} ↓", methods, rates, guides))
     panels.append(success_panel(f"Planning success, {protocol} ↑", methods, protocol))
     return Figure("headline", "Failure rates and planning success of each method", tuple(panels), keys(methods))
 
@@ -84,20 +86,27 @@ def rates_panel(title: str, methods: Sequence[Method], rates: Mapping[str, Avera
 
 
 def headline_table(methods: Sequence[Method]) -> Table:
-    protocol = headline_protocol(methods)
+    protocol, shown = headline_protocol(methods), shown_diagnostics(methods)
     rows = []
     for method in methods:
-        reason = health(method)
-        cells = [rate_cell(diagnostic(method, name), reason) for name in DIAGNOSTICS]
+        cells = [_headline_cell(method, one) for one in shown]
         rows.append((Cell(method.label), *cells, rate_cell(success(method, protocol))))
     for policy, (label, _) in FLOORS.items():
         # Floors depend on the evaluation alone: several trainings measured one and the same.
         known = [average([dig(run.plans.get(protocol), "policies", policy)]) for method in methods for run in method.runs]
         rate = next((rate for rate in known if rate.mean is not None), None)
         if rate is not None:
-            rows.append((Cell(label), *(Cell("–"),) * 3, rate_cell(rate)))
-    head = ("Method", *(f"{NAMES[name]} ↓" for name in DIAGNOSTICS), f"Planning success ({protocol}) ↑")
+            rows.append((Cell(label), *(Cell("–"),) * len(shown), rate_cell(rate)))
+    head = ("Method", *(f"{one.title} ↓" for one in shown), f"Planning success ({protocol}) ↑")
     return Table("Failure rates (lower is better) and planning success (higher is better)", head, tuple(rows), colours(methods))
+
+
+def _headline_cell(method: Method, one: Diagnostic[Any]) -> Cell:
+    """The rate, and what the diagnostic has to say beside it where there is one record of it."""
+    cell = rate_cell(diagnostic(method, one.name), health(method))
+    sections = [section for run in method.runs if (section := dig(run.diagnosis, one.name))]
+    more = one.remark(sections[0]) if len(sections) == 1 else ""
+    return replace(cell, note=" · ".join(part for part in (cell.note, more) if part))
 
 
 def colours(methods: Sequence[Method]) -> tuple[str, ...]:
@@ -108,20 +117,20 @@ def reductions_figure(methods: Sequence[Method]) -> Figure:
     """fig:diagnostic_improvements: bars of each failure rate, with the relative reduction above them."""
     found = {(r.diagnostic, r.method): r for r in compare_diagnostics(methods)}
     panels = []
-    for name in DIAGNOSTICS:
+    for one in shown_diagnostics(methods):
         series = []
         for method in methods:
-            rate = diagnostic(method, name)
+            rate = diagnostic(method, one.name)
             if rate.mean is None:
                 continue
-            change = _change(found.get((name, method.label)))
+            change = _change(found.get((one.name, method.label)))
             text = percent(rate.mean) + (f"<br>{change}" if change else "")
             low, high = (rate.low,), (rate.high,)
             series.append(
                 Series(method.label, method.colour, (method.label,), (rate.mean,), "bars", low=low, high=high, texts=(text,))
             )
-        missing = tuple(method.label for method in methods if diagnostic(method, name).mean is None)
-        panels.append(Panel(NAMES[name], tuple(series), percent=True, y_from_zero=True, missing=missing))
+        missing = tuple(method.label for method in methods if diagnostic(method, one.name).mean is None)
+        panels.append(Panel(one.title, tuple(series), percent=True, y_from_zero=True, missing=missing))
     return Figure("reductions", "Failure rates as bars, with the relative change against the reference", tuple(panels))
 
 
@@ -141,7 +150,13 @@ def reductions_table(methods: Sequence[Method]) -> Table | None:
         difference += ", ranges overlap" if r.overlap else ""
         last = Cell("not compared", r.reason) if r.reason else Cell(change or "–", difference)
         rows.append(
-            (Cell(f"{r.method} against {r.reference}"), Cell(NAMES[r.diagnostic]), _share(r.before), _share(r.after), last)
+            (
+                Cell(f"{r.method} against {r.reference}"),
+                Cell(DIAGNOSTICS[r.diagnostic].title),
+                _share(r.before),
+                _share(r.after),
+                last,
+            )
         )
     head = ("Comparison", "Failure mode", "Reference", "Method", "Relative change")
     return (
@@ -156,21 +171,18 @@ def _share(value: float | None) -> Cell:
 
 
 def breakdowns(methods: Sequence[Method]) -> Figure:
-    """Invariance by perturbation, counterfactual by horizon."""
-    kinds = [
-        kind for kind in PERTURBATIONS if any(dig(r.diagnosis, "invariance", "by_kind", kind) for m in methods for r in m.runs)
-    ]
-    horizons = sorted({int(h) for m in methods for r in m.runs for h in dig(r.diagnosis, "counterfactual", "by_horizon") or {}})
-    by_kind = _series(methods, [("invariance", "by_kind", kind) for kind in kinds], kinds, "dots")
-    labels = [f"{h} block{'s' if h > 1 else ''}" for h in horizons]
-    by_horizon = _series(methods, [("counterfactual", "by_horizon", str(h)) for h in horizons], labels, "line")
-    panels = (
-        Panel("Invariance, by perturbation", by_kind, percent=True, y_from_zero=True, dodge=True),
-        Panel("Counterfactual, by horizon", by_horizon, percent=True, y_from_zero=True, dodge=True),
-    )
-    return Figure(
-        "breakdowns", "Invariance failures by perturbation and counterfactual failures by horizon", panels, keys(methods)
-    )
+    """The rates under several conditions, of the diagnostics that have such: invariance by perturbation, for one."""
+    panels = [_breakdown(methods, one.name, one.breakdown) for one in shown_diagnostics(methods) if one.breakdown]
+    return Figure("breakdowns", "Failures under each condition that was measured", tuple(panels), keys(methods))
+
+
+def _breakdown(methods: Sequence[Method], name: str, breakdown: Breakdown) -> Panel:
+    """Conditions are in the order of the records; numbers ascend, where records differ in which they hold."""
+    found = dict.fromkeys(c for m in methods for r in m.runs for c in dig(r.diagnosis, name, breakdown.key) or {})
+    conditions = sorted(found, key=int) if all(condition.isdigit() for condition in found) else list(found)
+    paths = [(name, breakdown.key, condition) for condition in conditions]
+    series = _series(methods, paths, [breakdown.label(condition) for condition in conditions], breakdown.kind)
+    return Panel(breakdown.title, series, percent=True, y_from_zero=True, dodge=True)
 
 
 def kinds_table(methods: Sequence[Method]) -> Table | None:
@@ -251,5 +263,5 @@ def orderings(methods: Sequence[Method]) -> Table | None:
     if not names:
         return None
     rows = [(Cell(m.label), *(rate_cell(average([dig(r.ordering, name) for r in m.runs])) for name in names)) for m in methods]
-    head = ("Method", *(f"{NAMES.get(name, name.capitalize())} ↓" for name in names))
+    head = ("Method", *(f"{DIAGNOSTICS[name].title if name in DIAGNOSTICS else name.capitalize()} ↓" for name in names))
     return Table("Failure rates under the ordering protocol", head, tuple(rows), colours(methods))

@@ -8,10 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from phylatent.diagnostics import DIAGNOSTICS
+from phylatent.diagnostics.diagnostic import Diagnostic
+from phylatent.records import complete_key, rated_sections
 from phylatent.report.inputs import Record, Run
+from phylatent.schema import PAPER_DIAGNOSTICS, DiagnoseConfig, PlanConfig
 from phylatent.statistics import spread
 
-DIAGNOSTICS = ("invariance", "identifiability", "counterfactual")
 REFERENCE = "lewm"
 FIXED = {"lewm": "#D55E00", "phylatent": "#0072B2"}
 OTHERS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F")
@@ -94,6 +97,12 @@ def dig(record: Record | None, *path: str) -> Any:
     return found
 
 
+def shown_diagnostics(methods: Sequence[Method]) -> list[Diagnostic[Any]]:
+    """The paper's, and what else a record holds a rate of."""
+    there = {name for method in methods for run in method.runs for name in rated_sections(run.diagnosis or {})}
+    return [one for name, one in DIAGNOSTICS.items() if name in PAPER_DIAGNOSTICS or name in there]
+
+
 def diagnostic(method: Method, *path: str) -> Average:
     """`diagnostic(method, "invariance")`, `diagnostic(method, "counterfactual", "by_horizon", "1")`."""
     return average([dig(run.diagnosis, *path) for run in method.runs])
@@ -138,14 +147,16 @@ def _measured_alike(runs: Sequence[Run]) -> bool:
     """Whether all that was measured of these runs was measured on the same things with the same settings."""
     records = [{"diagnosis": run.diagnosis, **run.plans} for run in runs]
     for name in {name for found in records for name in found}:
-        keys = [_judged_on(found[name]) for found in records if found.get(name) is not None]
+        defaults = DiagnoseConfig() if name == "diagnosis" else PlanConfig()
+        keys = [_judged_on(record, defaults) for found in records if (record := found.get(name)) is not None]
         if any(key != keys[0] for key in keys):
             return False
     return True
 
 
-def _judged_on(record: Record | None) -> tuple[Any, ...]:
-    key = {name: value for name, value in (dig(record, "key") or {}).items() if name != "weights"}
+def _judged_on(record: Record, defaults: DiagnoseConfig | PlanConfig) -> tuple[Any, ...]:
+    """Versions differ in which settings they know: one that a record does not name is no difference at its default."""
+    key = {name: value for name, value in complete_key(record.get("key") or {}, defaults).items() if name != "weights"}
     return dig(record, "sample"), dig(record, "pairs", "hash"), key
 
 

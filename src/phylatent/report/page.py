@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
+from phylatent.diagnostics import DIAGNOSTICS
+from phylatent.diagnostics.diagnostic import ScatterAxes
 from phylatent.errors import UserError
 from phylatent.files import atomic
 from phylatent.records import provenance, split_words, write_json
@@ -20,10 +24,10 @@ from phylatent.report import curves, diagnostics, interactive, planning, static
 from phylatent.report.comparisons import compare_diagnostics, compare_plans
 from phylatent.report.inputs import Run, read_run
 from phylatent.report.marks import Figure
-from phylatent.report.methods import DIAGNOSTICS, Method, diagnostic, dig, group, success
-from phylatent.report.scatter import AXES, FAILED, ORDINARY, Scatter, packed, ranges, scatters
+from phylatent.report.methods import Method, diagnostic, dig, group, shown_diagnostics, success
+from phylatent.report.scatter import FAILED, Scatter, axes, packed, ranges, scatters
 from phylatent.report.strips import Filmstrips, filmstrips
-from phylatent.report.words import MEANINGS, NAMES, intervals, verdict
+from phylatent.report.words import intervals, meanings, verdict
 from phylatent.schema import PERTURBATIONS, PLAN_PROTOCOLS
 
 PAGE, RECORD, FIGURES = "report.html", "report.json", "figures"
@@ -41,7 +45,7 @@ def make_report(directories: Sequence[Path], out: Path, *, title: str | None = N
     html = _render(methods, title, clouds, strips, figures)
 
     written = [name for figure in figures.values() for name in static.render_figure(figure, out / FIGURES)]
-    written += _static_scatters(clouds, out / FIGURES)
+    written += _static_scatters(clouds, axes(methods), out / FIGURES)
     written += static.render_strips(strips, out / FIGURES) if strips and strips.episodes else []
     write_json(out / RECORD, _record(methods, title, written))
     with atomic(out / PAGE) as temporary:
@@ -101,14 +105,14 @@ def _figures(methods: Sequence[Method]) -> dict[str, Figure]:
     return {figure.name: figure for figure in made}
 
 
-def _static_scatters(clouds: Sequence[Scatter], directory: Path) -> list[str]:
-    boxes = ranges(clouds)
+def _static_scatters(clouds: Sequence[Scatter], shown: Mapping[str, ScatterAxes], directory: Path) -> list[str]:
+    boxes = ranges(clouds, shown)
     written: list[str] = []
     for scatter in clouds:
         if any(cloud is not None for cloud in scatter.clouds.values()):
             name = f"diagnostics-{static.slug(scatter.title)}"
             name += f"-{len(written)}" if f"{name}.png" in written else ""
-            written += static.render_scatter(scatter, boxes, directory, name)
+            written += static.render_scatter(scatter, shown, boxes, directory, name)
     return written
 
 
@@ -122,7 +126,8 @@ def _render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found = planning.protocols(methods)
+    environment.filters["subscripts"] = subscripts
+    found, shown = planning.protocols(methods), axes(methods)
     return environment.get_template("page.html").render(
         title=title,
         banner=any(run.quick for method in methods for run in method.runs),
@@ -130,11 +135,12 @@ def _render(
         intervals=intervals(methods),
         split=split_words(side) if (side := judged_on(methods)) else None,
         methods=methods,
-        names=NAMES,
-        meanings=MEANINGS,
+        meanings=meanings(methods),
         figures=figures,
         headline_table=diagnostics.headline_table(methods),
         clouds=clouds,
+        letters=ascii_lowercase,
+        spaces=[DIAGNOSTICS[name] for name in shown],
         first=_first(clouds),
         scatter_notes=[_scatter_notes(scatter) for scatter in clouds],
         reductions_table=diagnostics.reductions_table(methods),
@@ -152,12 +158,17 @@ def _render(
         missing=_missing(methods),
         details=[_details(method, run) for method in methods for run in method.runs],
         provenance=json.dumps(provenance(), indent=2),
-        data=_embedded(_data(clouds, figures)),
+        data=_embedded(_data(clouds, shown, figures)),
         plotly=Markup(get_plotlyjs()),
         style=Markup(_template("style.css")),
         script=Markup(_template("script.js")),
         theme=Markup(_template("theme.js")),
     )
+
+
+def subscripts(text: str) -> Markup:
+    """`d_phys` as a letter with a small word below it, as the figures' axes have it."""
+    return Markup(re.sub(r"(\w+)_([a-z0-9]+)", r"\1<sub>\2</sub>", str(escape(text))))
 
 
 def _template(name: str) -> str:
@@ -170,14 +181,15 @@ def _first(clouds: Sequence[Scatter]) -> int:
     return measured[0] if measured else 0
 
 
-def _data(clouds: Sequence[Scatter], figures: Mapping[str, Figure]) -> dict[str, Any]:
+def _data(clouds: Sequence[Scatter], shown: Mapping[str, ScatterAxes], figures: Mapping[str, Figure]) -> dict[str, Any]:
     return {
         "figures": {name: interactive.panels(figure) for name, figure in figures.items()},
         "scatter": {
             "runs": [{"title": s.title, "reason": s.reason, "clouds": packed(s)} for s in clouds],
-            "boxes": ranges(clouds),
-            "axes": AXES,
-            "ordinary": ORDINARY,
+            "boxes": ranges(clouds, shown),
+            "axes": {name: its.labels for name, its in shown.items()},
+            "log": {name: its.log for name, its in shown.items()},
+            "ordinary": {name: its.colour for name, its in shown.items()},
             "failed": FAILED,
             "first": _first(clouds),
         },
@@ -196,9 +208,8 @@ def _scatter_notes(scatter: Scatter) -> dict[str, str]:
         if cloud is None:
             notes[name] = scatter.reason
             continue
-        drawn = len(cloud.x)
-        kind = "pairs" if name != "invariance" else "states"
-        text = f"{drawn:,} of {cloud.total:,} {kind} drawn" if drawn < cloud.total else f"{drawn:,} {kind} drawn"
+        points, counted = len(cloud.x), DIAGNOSTICS[name].counted
+        text = f"{points:,} of {cloud.total:,} {counted} drawn" if points < cloud.total else f"{points:,} {counted} drawn"
         text += f", {int(cloud.failed.sum()):,} of them failing"
         notes[name] = text + (f"; {cloud.beyond:,} lie beyond the box and are drawn at its edge" if cloud.beyond else "")
     return notes
@@ -267,7 +278,7 @@ def _pair_hashes(run: Run) -> dict[str, Any]:
 
 
 def _method_record(method: Method) -> dict[str, Any]:
-    first = method.runs[0]
+    first, names = method.runs[0], [one.name for one in shown_diagnostics([method])]
     return {
         "label": method.label,
         "variant": first.variant,
@@ -275,7 +286,7 @@ def _method_record(method: Method) -> dict[str, Any]:
         "task": first.task,
         "preset": first.preset,
         "training_seeds": [run.seed for run in method.runs],
-        "rates": {name: asdict(diagnostic(method, name)) for name in DIAGNOSTICS},
+        "rates": {name: asdict(diagnostic(method, name)) for name in names},
         "invariance_by_kind": {kind: asdict(diagnostic(method, "invariance", "by_kind", kind)) for kind in PERTURBATIONS}
         | {form: asdict(diagnostic(method, "invariance", form)) for form in diagnostics.FORMS},
         "success": {

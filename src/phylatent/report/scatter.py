@@ -1,4 +1,4 @@
-"""fig:three_collapse_diagnostics: the three 3-D scatters as arrays, with their decision planes and common axes."""
+"""fig:three_collapse_diagnostics: a 3-D scatter for each diagnostic as arrays, with its decision planes and common axes."""
 
 from __future__ import annotations
 
@@ -9,34 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from phylatent.collapse import (
-    KEPT,
-    collision_ratio,
-    counterfactual_failures,
-    identifiability_failures,
-    invariance_failures,
-    invariance_ratio,
-    separation_ratio,
-)
+from phylatent.diagnostics.diagnostic import Diagnostic, ScatterAxes
 from phylatent.report.inputs import Run
-from phylatent.report.methods import Method, dig, number
+from phylatent.report.methods import Method, dig, shown_diagnostics
 
-LIMITS = {"invariance": (-4.0, 4.0), "identifiability": (1e-2, 1e3), "counterfactual": (0.0, 4.0)}
-"""The vertical axis ends here at the latest; a point beyond is drawn at the edge, and the page counts them."""
-AXES = {
-    "invariance": ("d nuis", "d state", "r inv"),
-    "identifiability": ("d phys", "d lat", "r id, log"),
-    "counterfactual": ("d true", "d pred", "r cf"),
-}
-ORDINARY = {"invariance": "#0072B2", "identifiability": "#009E73", "counterfactual": "#E3A008"}
 FAILED = "#D7263D"
+Box = tuple[tuple[float, float], ...]
+"""(low, high) of x, y and z."""
 
 
 @dataclass(frozen=True)
 class Cloud:
     """One panel of one run: points (x, y, z), which of them fail, and where the planes stand."""
 
-    name: str
     x: np.ndarray
     y: np.ndarray
     z: np.ndarray
@@ -44,14 +29,14 @@ class Cloud:
     planes: tuple[tuple[str, float], ...]
     """Axis and value."""
     total: int
-    """Points in the record; more than are drawn where the record keeps a part for drawing."""
+    """Points in the record; more than are shown where the record keeps a part for showing."""
     beyond: int
-    """Points drawn at the edge of the box."""
+    """Points shown at the edge of the box."""
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """A run's three panels; a panel that was not measured is None, with the reason."""
+    """A run's panels; a panel that was not measured is None, with the reason."""
 
     title: str
     colour: str
@@ -59,91 +44,55 @@ class Scatter:
     reason: str
 
 
+def axes(methods: Sequence[Method]) -> dict[str, ScatterAxes]:
+    """Diagnostic → its axes, of those that are shown as a scatter."""
+    return {one.name: one.axes for one in shown_diagnostics(methods) if one.axes is not None}
+
+
 def scatters(methods: Sequence[Method]) -> list[Scatter]:
-    return [_scatter(method, run) for method in methods for run in method.runs]
+    shown = [one for one in shown_diagnostics(methods) if one.axes is not None]
+    return [_scatter(method, run, shown) for method in methods for run in method.runs]
 
 
-def _scatter(method: Method, run: Run) -> Scatter:
-    clouds = {"invariance": _invariance(run), "identifiability": _identifiability(run), "counterfactual": _counterfactual(run)}
+def _scatter(method: Method, run: Run, shown: Sequence[Diagnostic[Any]]) -> Scatter:
     sentence = dig(run.diagnosis, "health", "sentence")
     broken = dig(run.diagnosis, "health", "status") not in (None, "ok")
     reason = f"not measured: {sentence}" if broken and sentence else "not measured"
-    return Scatter(method.title(run), method.colour, clouds, reason)
+    return Scatter(method.title(run), method.colour, {one.name: _cloud(run, one) for one in shown}, reason)
 
 
-def _arrays(run: Run, name: str, *keys: str) -> list[np.ndarray] | None:
-    found = [run.points.get(f"{name}/{key}") for key in keys]
-    arrays = [array for array in found if array is not None]
-    return arrays if len(arrays) == len(keys) else None
-
-
-def _invariance(run: Run) -> Cloud | None:
-    arrays = _arrays(run, "invariance", "d_nuis", "d_state")
-    if arrays is None:
+def _cloud(run: Run, one: Diagnostic[Any]) -> Cloud | None:
+    assert one.axes is not None
+    prefix = f"{one.name}/"
+    arrays = {key.removeprefix(prefix): values for key, values in run.points.items() if key.startswith(prefix)}
+    points = one.points(arrays, dig(run.diagnosis, one.name) or {})
+    if points is None:
         return None
-    nuis, state = arrays
-    failed = invariance_failures(nuis, state)
-    return _cloud("invariance", nuis, state, invariance_ratio(nuis, state), failed, (("z", 0.0),), len(nuis))
-
-
-def _identifiability(run: Run) -> Cloud | None:
-    arrays = _arrays(run, "identifiability", "d_phys", "d_lat")
-    seed: Mapping[str, Any] = next(iter(dig(run.diagnosis, "identifiability", "per_seed") or []), {})
-    tau_phys, tau_lat = number(seed.get("tau_phys")), number(seed.get("tau_lat"))
-    if arrays is None or tau_phys is None or tau_lat is None:
-        return None
-    shown = run.points.get("identifiability/shown", np.arange(len(arrays[0])))
-    phys, lat = (array[shown] for array in arrays)
-    taus = {"tau_phys": tau_phys, "tau_lat": tau_lat}
-    ratio, failed = collision_ratio(phys, lat, **taus), identifiability_failures(phys, lat, **taus)
-    return _cloud("identifiability", phys, lat, ratio, failed, (("x", tau_phys), ("y", tau_lat)), len(arrays[0]))
-
-
-def _counterfactual(run: Run) -> Cloud | None:
-    arrays = _arrays(run, "counterfactual", "d_true", "d_pred", "eligible")
-    if arrays is None:
-        return None
-    true, pred, eligible = (array[:, -1] for array in arrays)
-    true, pred = true[eligible.astype(bool)], pred[eligible.astype(bool)]
-    failed = counterfactual_failures(pred, true)
-    return _cloud("counterfactual", true, pred, separation_ratio(pred, true), failed, (("z", KEPT),), len(true))
-
-
-def _cloud(
-    name: str,
-    x: np.ndarray,
-    y: np.ndarray,
-    z: np.ndarray,
-    failed: np.ndarray,
-    planes: tuple[tuple[str, float], ...],
-    total: int,
-) -> Cloud | None:
-    finite = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
+    finite = np.isfinite(points.x) & np.isfinite(points.y) & np.isfinite(points.z)
     if not finite.any():
         return None
-    low, high = LIMITS[name]
-    drawn = np.clip(z[finite], low, high)
-    beyond = int((drawn != z[finite]).sum())
-    return Cloud(name, x[finite], y[finite], drawn, failed[finite], planes, total, beyond)
+    inside = np.clip(points.z[finite], *one.axes.limits)
+    beyond = int((inside != points.z[finite]).sum())
+    return Cloud(points.x[finite], points.y[finite], inside, points.failed[finite], points.planes, points.total, beyond)
 
 
-def ranges(scatters: Sequence[Scatter]) -> dict[str, tuple[tuple[float, float], ...]]:
-    """The same box for every run: panel → (low, high) of x, y and z."""
+def ranges(scatters: Sequence[Scatter], axes: Mapping[str, ScatterAxes]) -> dict[str, Box]:
+    """The same box for every run, by panel."""
     boxes = {}
-    for name in AXES:
+    for name, its in axes.items():
         clouds = [cloud for scatter in scatters if (cloud := scatter.clouds[name]) is not None]
         if clouds:
-            boxes[name] = tuple(_range(name, axis, clouds) for axis in "xyz")
+            boxes[name] = tuple(_range(axis, clouds, log=its.log) for axis in "xyz")
     return boxes
 
 
-def _range(name: str, axis: str, clouds: Sequence[Cloud]) -> tuple[float, float]:
+def _range(axis: str, clouds: Sequence[Cloud], *, log: bool) -> tuple[float, float]:
     planes = [value for cloud in clouds for where, value in cloud.planes if where == axis]
     low = min(*planes, *(float(getattr(cloud, axis).min()) for cloud in clouds), *[np.inf] * 2)
     high = max(*planes, *(float(getattr(cloud, axis).max()) for cloud in clouds), *[-np.inf] * 2)
     if axis != "z":
         return 0.0, high * 1.02 or 1.0
-    if name == "identifiability":
+    if log:
         return low / 1.2, high * 1.2
     margin = 0.03 * (high - low) or 0.1
     return low - margin, high + margin

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
+from phylatent.diagnostics import DIAGNOSTICS
+from phylatent.diagnostics.diagnostic import ScatterAxes
 from phylatent.files import atomic
 from phylatent.report.interactive import bottom, categories, diagonal, top
 from phylatent.report.marks import Figure, Panel, Series
-from phylatent.report.scatter import AXES, FAILED, ORDINARY, Cloud, Scatter
+from phylatent.report.scatter import FAILED, Box, Cloud, Scatter
 from phylatent.report.strips import Filmstrips
-from phylatent.report.words import NAMES
 
 MARKERS = {
     "circle": "o", "diamond": "D", "square": "s", "triangle-up": "^",
@@ -132,27 +134,27 @@ def _series(axes: Axes, series: Series, below: dict[Any, float] | None, shift: f
 
 
 def render_scatter(
-    scatter: Scatter, boxes: dict[str, tuple[tuple[float, float], ...]], directory: Path, name: str
+    scatter: Scatter, shown: Mapping[str, ScatterAxes], boxes: Mapping[str, Box], directory: Path, name: str
 ) -> list[str]:
-    canvas = Canvas(figsize=(12, 4.4))
+    columns = len(shown)
+    canvas = Canvas(figsize=(4 * columns, 4.4))
     canvas.subplots_adjust(left=0.01, right=0.97, bottom=0.03, top=0.88, wspace=0.12)
     canvas.suptitle(scatter.title, fontsize=10)
     for at, (panel, cloud) in enumerate(scatter.clouds.items(), start=1):
-        axes: Any = canvas.add_subplot(1, 3, at, projection="3d")
-        axes.set_title(f"({'abc'[at - 1]}) {NAMES[panel]}", fontsize=9)
+        axes: Any = canvas.add_subplot(1, columns, at, projection="3d")
+        axes.set_title(f"({ascii_lowercase[at - 1]}) {DIAGNOSTICS[panel].title}", fontsize=9)
         if cloud is None:
             axes.set_axis_off()
             axes.text2D(0.5, 0.5, scatter.reason, ha="center", va="center", transform=axes.transAxes, wrap=True, fontsize=8)
             continue
-        _cloud(axes, cloud, boxes[panel])
+        _cloud(axes, cloud, shown[panel], boxes[panel])
     return _save(canvas, directory, name)
 
 
-def _cloud(axes: Any, cloud: Cloud, box: tuple[tuple[float, float], ...]) -> None:
-    log = cloud.name == "identifiability"
-    scale: Callable[[Any], Any] = np.log10 if log else (lambda value: value)
+def _cloud(axes: Any, cloud: Cloud, shown: ScatterAxes, box: Box) -> None:
+    scale: Callable[[Any], Any] = np.log10 if shown.log else (lambda value: value)
     z, limits = scale(cloud.z), (box[0], box[1], tuple(float(scale(end)) for end in box[2]))
-    for failed, colour, marker, size in ((False, ORDINARY[cloud.name], "o", 1.5), (True, FAILED, "x", 9)):
+    for failed, colour, marker, size in ((False, shown.colour, "o", 1.5), (True, FAILED, "x", 9)):
         mask = cloud.failed == failed
         axes.scatter(cloud.x[mask], cloud.y[mask], z[mask], c=colour, marker=marker, s=size, linewidths=0.6, rasterized=True)
     for axis, value in cloud.planes:
@@ -163,7 +165,7 @@ def _cloud(axes: Any, cloud: Cloud, box: tuple[tuple[float, float], ...]) -> Non
         axes.plot_surface(*corners, color=INK, alpha=0.18)
     for setter, limit in zip((axes.set_xlim, axes.set_ylim, axes.set_zlim), limits, strict=True):
         setter(*limit)
-    x_label, y_label, z_label = AXES[cloud.name]
+    x_label, y_label, z_label = shown.labels
     axes.set_xlabel(x_label, fontsize=8)
     axes.set_ylabel(y_label, fontsize=8)
     axes.set_zlabel(z_label.replace(", log", ", log10"), fontsize=8)

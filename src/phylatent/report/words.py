@@ -6,21 +6,16 @@ from collections.abc import Sequence
 
 from phylatent.report.comparisons import PlanComparison, Reduction, compare_diagnostics, compare_plans
 from phylatent.report.marks import Cell
-from phylatent.report.methods import DIAGNOSTICS, Average, Method, diagnostic, dig, success
+from phylatent.report.methods import Average, Method, diagnostic, dig, shown_diagnostics, success
 from phylatent.schema import PLAN_PROTOCOLS
 
 MISSING = "not measured"
-NAMES = {
-    "invariance": "Physical invariance",
-    "identifiability": "Physical identifiability",
-    "counterfactual": "Counterfactual dynamics",
-}
-MEANINGS = {
-    "invariance": "Share of states where a change of appearance alone moves the latent further than a real step does.",
-    "identifiability": "Share of physically far pairs that are nevertheless near neighbours in latent space; 10 % by chance.",
-    "counterfactual": "Share of action pairs with different outcomes that are predicted less than half as far apart.",
-    "success": "Share of start/goal pairs that closed-loop planning with the model solves within the step budget.",
-}
+SUCCESS = "Share of start/goal pairs that closed-loop planning with the model solves within the step budget."
+
+
+def meanings(methods: Sequence[Method]) -> dict[str, str]:
+    """What is measured → what its rate says."""
+    return {one.title: one.meaning for one in shown_diagnostics(methods)} | {"Planning success": SUCCESS}
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -178,7 +173,8 @@ def _change(r: Reduction) -> str:
 
 
 def _alone(method: Method) -> str:
-    rates = {name: diagnostic(method, name).mean for name in DIAGNOSTICS}
+    names = [one.name for one in shown_diagnostics([method])]
+    rates = {name: diagnostic(method, name).mean for name in names}
     known = [f"{name} {percent(rate)}" for name, rate in rates.items() if rate is not None]
     return f"Failure rates of {method.label}: {_listed(known)}." if known else f"{method.label} was not diagnosed."
 

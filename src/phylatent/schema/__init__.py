@@ -1,6 +1,6 @@
 """What a task, a model and a run are, as frozen dataclasses. No torch here."""
 
-from phylatent.schema.diagnose import PERTURBATIONS, SEVERITIES, DiagnoseConfig
+from phylatent.schema.diagnose import PAPER_DIAGNOSTICS, PERTURBATIONS, SEVERITIES, DiagnoseConfig
 from phylatent.schema.plan import PLAN_PROTOCOLS, PlanConfig
 from phylatent.schema.settings import (
     AS_PUBLISHED,
@@ -20,6 +20,7 @@ __all__ = [
     "AS_PUBLISHED",
     "FAST",
     "HELD_OUT",
+    "PAPER_DIAGNOSTICS",
     "PERTURBATIONS",
     "PLAN_PROTOCOLS",
     "SEVERITIES",

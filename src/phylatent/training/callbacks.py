@@ -16,7 +16,7 @@ import lightning as L
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from phylatent.diagnostics.during_training import COLUMNS, SmallDiagnosis
+from phylatent.diagnostics.during_training import SmallDiagnosis
 from phylatent.errors import Interrupted
 from phylatent.runs import checkpoint_file, checkpoints
 from phylatent.training.clock import Clock
@@ -86,13 +86,14 @@ class Diagnosing:
     """A small diagnosis every so many steps. Only the first process has one; the others wait for it in their next step."""
 
     every: int
+    columns: tuple[str, ...]
     diagnosis: SmallDiagnosis | None
 
     def __call__(self, module: StepModule, due: bool) -> dict[str, float]:
         """A table has the same columns in every row: NaN where nothing was diagnosed."""
         if due and self.diagnosis is not None:
             return self.diagnosis(module.graph.world_model)
-        return dict.fromkeys(COLUMNS, math.nan)
+        return dict.fromkeys(self.columns, math.nan)
 
 
 class Validation(L.Callback):

@@ -17,7 +17,7 @@ from phylatent.composition import save_config, to_dict, without_paths
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, fit_statistics, split_episodes
 from phylatent.data.windows import Windows, steps_per_epoch
-from phylatent.diagnostics.during_training import make_small_diagnosis
+from phylatent.diagnostics.during_training import columns, make_small_diagnosis
 from phylatent.errors import UserError
 from phylatent.files import whole_directory
 from phylatent.machine import cores, peak_memory_gb, resolve_device
@@ -124,7 +124,7 @@ def make_diagnosing(config: Config, task: TaskSpec, episodes: Episodes, split: S
     small = None
     if is_main():
         small = make_small_diagnosis(task=task, episodes=episodes, split=split, clip=config.clip, settings=config.diagnose)
-    return Diagnosing(config.diagnose.every, small)
+    return Diagnosing(config.diagnose.every, columns(config.diagnose), small)
 
 
 def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:

@@ -92,7 +92,7 @@
     }
     const box = data.scatter.boxes[name];
     const titles = data.scatter.axes[name].map((label) => label.replace(/^(d|r) (\w+)/, "$1<sub>$2</sub>"));
-    const log = name === "identifiability";
+    const log = data.scatter.log[name];
     const axis = (at) => ({
       title: { text: titles[at], font: { size: 12, color: text } }, tickfont: { size: 10, color: soft }, nticks: 5,
       gridcolor: line, zerolinecolor: line, backgroundcolor: surface, showspikes: false, range: box[at],
