@@ -32,12 +32,13 @@ MAY: dict[str, set[str]] = {
     "simulator": WORDS,
     "models": FILES_ON_DISK | {"distributed", "randomness", "own_files"},
     "objectives": WORDS | {"distributed", "randomness", "models"},
-    "composition": WORDS | {"files", "tasks", "models", "objectives"},
+    "composition": WORDS | {"files", "tasks", "models", "objectives", "planning"},
     "data": FILES_ON_DISK | {"randomness", "simulator", "tasks", "processes"},
     "collapse": set(),
     "diagnostics": FILES_ON_DISK
     | {"randomness", "simulator", "data", "models", "processes", "machine", "statistics", "collapse"},
-    "planning": FILES_ON_DISK | {"randomness", "simulator", "data", "models", "processes", "machine", "statistics"},
+    "planning": FILES_ON_DISK
+    | {"randomness", "simulator", "data", "models", "processes", "machine", "statistics", "own_files"},
     "training": FILES_ON_DISK
     | {"distributed", "randomness", "tasks", "models", "objectives", "composition", "data", "machine", "diagnostics"},
     "judging": FILES_ON_DISK | {"tasks", "models", "objectives", "composition", "data", "machine", "diagnostics", "planning"},

@@ -21,13 +21,14 @@ from phylatent.errors import UserError
 from phylatent.files import atomic
 from phylatent.models.encoders import ENCODERS, find_encoder
 from phylatent.objectives import TERMS
+from phylatent.planning.solvers import SOLVERS, find_solver, has_settings
 from phylatent.schema import Config, Settings
 from phylatent.tasks import all_tasks, get_task, task_file, unknown
 
 ALIASES = {"svip": "svic", "casp": "casc"}
 """Names from a later version of the paper."""
 
-TEXTS = ("data", "device", "model.encoder")
+TEXTS = ("data", "device", "model.encoder", "plan.solver")
 """Keys whose value is taken as it stands: a file may be called 007."""
 
 RENAMED = {"split.held_out": "the episodes are split in three now: split.validation= and split.test="}
@@ -104,13 +105,15 @@ def _as_today(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_dict(config: Config) -> dict[str, Any]:
-    """Nested plain values, objectives and encoder at the top level under their names, as on the command line."""
+    """Nested plain values, objectives, encoder and solver at the top level under their names, as on the command line."""
     plain = asdict(config)
     plain["terms"] = list(config.terms)
     plain.update(plain.pop("objectives"))
-    settings = plain.pop("encoder")
+    settings, solver_settings = plain.pop("encoder"), plain.pop("solver")
     if settings:
         plain[find_encoder(config.model.encoder).name] = settings
+    if solver_settings:
+        plain[find_solver(config.plan.solver).name] = solver_settings
     return plain
 
 
@@ -127,16 +130,18 @@ def _shipped(kind: str, name: str) -> dict[str, Any]:
 
 
 @cache
-def _schema(encoders: tuple[str, ...]) -> type:
-    """`Settings` plus a section for every objective and encoder there is: what OmegaConf checks keys and types against."""
+def _schema(encoders: tuple[str, ...], solvers: tuple[str, ...]) -> type:
+    """`Settings` plus a section for every objective, encoder and solver: what OmegaConf checks keys and types against."""
     parts = {**TERMS, **{name: ENCODERS[name] for name in encoders if fields(ENCODERS[name].Settings)}}
-    sections = [(name, part.Settings, field(default_factory=part.Settings)) for name, part in parts.items()]
+    kinds = {name: part.Settings for name, part in parts.items()}
+    kinds |= {name: SOLVERS[name].settings for name in solvers if has_settings(SOLVERS[name])}
+    sections = [(name, kind, field(default_factory=kind)) for name, kind in kinds.items()]
     return make_dataclass("Schema", sections, bases=(Settings,), frozen=True)
 
 
 def known_keys() -> list[str]:
     keys = []
-    for entry in fields(_schema(tuple(ENCODERS))):
+    for entry in fields(_schema(tuple(ENCODERS), tuple(SOLVERS))):
         default = entry.default_factory() if callable(entry.default_factory) else None
         keys += [f"{entry.name}.{inner.name}" for inner in fields(default)] if is_dataclass(default) else [entry.name]
     return keys
@@ -152,9 +157,10 @@ def _make_writable(node: DictConfig) -> None:
 
 def _resolve(layers: Sequence[Mapping[str, Any]], overrides: Sequence[str]) -> Config:
     _meet_encoder(layers, overrides)
+    _meet_solver(layers, overrides)
     chosen = _parse(overrides)
     # The schema is read-only because its dataclasses are frozen; merging needs a writable copy of it.
-    merged = OmegaConf.structured(_schema(tuple(ENCODERS)))
+    merged = OmegaConf.structured(_schema(tuple(ENCODERS), tuple(SOLVERS)))
     _make_writable(merged)
     for layer in [*layers, chosen]:
         for key in _flat(layer):
@@ -173,6 +179,29 @@ def _meet_encoder(layers: Sequence[Mapping[str, Any]], overrides: Sequence[str])
     named += [text for key, _, text in (override.partition("=") for override in overrides) if key == "model.encoder"]
     for name in filter(None, named):
         find_encoder(str(name))
+
+
+def _meet_solver(layers: Sequence[Mapping[str, Any]], overrides: Sequence[str]) -> None:
+    """The same of a solver; its section must be nobody else's."""
+    named = [(layer.get("plan") or {}).get("solver") for layer in layers]
+    named += [text for key, _, text in (override.partition("=") for override in overrides) if key == "plan.solver"]
+    for name in filter(None, named):
+        solver = find_solver(str(name))
+        if solver.name in {*TERMS, *ENCODERS, *(entry.name for entry in fields(Config))}:
+            del SOLVERS[solver.name]
+            raise UserError(f"the solver of {name} is called {solver.name!r}, and so is another section; choose another name")
+
+
+def _solver_settings(resolved: Any, chosen: Mapping[str, Any]) -> Any:
+    """The chosen solver's own; what would do nothing with it is refused."""
+    solver = find_solver(resolved.plan.solver)
+    for name in chosen:
+        if name in SOLVERS and name != solver.name:
+            raise UserError(f"the solver is {solver.name!r}, so settings of {name!r} would do nothing; plan.solver={name}?")
+    for name in chosen.get("plan") or {}:
+        if name in solver.unused:
+            raise UserError(f"plan.{name} does nothing with the solver {solver.name!r}; leave it out, or choose another solver")
+    return getattr(resolved, solver.name, None)
 
 
 def _typed(merged: Any, chosen: Mapping[str, Any]) -> Config:
@@ -211,6 +240,7 @@ def _typed(merged: Any, chosen: Mapping[str, Any]) -> Config:
         **{**settings, "terms": active},
         objectives={name: getattr(resolved, name) for name in active},
         encoder=getattr(resolved, encoder, None),
+        solver=_solver_settings(resolved, chosen),
     )
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
+from collections.abc import Mapping
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.metadata import entry_points
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +38,31 @@ def import_file(path: Path, what: str, key: str, guide: str = "") -> ModuleType:
     if path.suffix != ".py":
         raise UserError(f"{path} is not {what}: one is a Python file, *.py; check the path in {key}")
     return _import(path.resolve(), guide)
+
+
+def find_own(kind: str, name: str, known: Mapping[str, Any], *, group: str, attribute: str, key: str, guide: str) -> Any:
+    """What a name given to `key` stands for: one that is known, or one of the user's own, which the caller is to check.
+
+    That is what the file of this path declares as `attribute`, or an installed package's entry point of this name in `group`.
+    `kind` comes with its article ("a solver"); `guide` says where a whole one is shown.
+    """
+    if name in known:
+        return known[name]
+    what = kind.partition(" ")[2]
+    if is_path(name):
+        module = import_file(Path(name).expanduser(), f"{kind} file", key, guide)
+        if not hasattr(module, attribute):
+            raise UserError(f"{name} declares no {attribute}; add {attribute} = … to it; {guide}")
+        return getattr(module, attribute)
+    found = [point for point in entry_points(group=group) if point.name == name]
+    if not found:
+        raise UserError(
+            f"unknown {what} {name!r}; known: {', '.join(known)}; one of your own is named by its file: {key}path/to/file.py"
+        )
+    try:
+        return found[0].load()
+    except Exception as error:  # someone else's package: it can raise anything
+        raise UserError(f"{what} {name!r} ({found[0].value}) cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def module_name(path: Path) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from phylatent.diagnostics.diagnose import diagnose_model, save
 from phylatent.diagnostics.drawing import draw_samples
-from phylatent.judging.measured import Say, is_measured, record_key
+from phylatent.judging.measured import Say, is_measured, key_defaults, record_key
 from phylatent.judging.subject import Sources, judging_overrides, load_subjects
 from phylatent.records import provenance
 from phylatent.runs import copy_training, diagnosis_file
@@ -41,7 +41,7 @@ def diagnose(
     for subject in subjects:
         path = diagnosis_file(subject.directory, settings.protocol)
         key = record_key(subject, settings)
-        if not is_measured(path, key, say):
+        if not is_measured(path, key, key_defaults(settings), say):
             held: dict[str, Any] = {"task": subject.task, "episodes": subject.episodes, "split": subject.split}
             held |= {"clip": subject.model.config.clip, "settings": settings}
 

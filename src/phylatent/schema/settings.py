@@ -1,7 +1,8 @@
 """Settings of data, model and training, and the resolved configuration that holds them all.
 
 Sections of `Config` are the prefixes of the command line's keys: `train.lr`, `collect.episodes`.
-The settings of an objective live beside its equation, in `objectives/`, under the objective's own name: `casc.weight`.
+The settings of an objective live beside its equation, in `objectives/`, under the objective's own name: `casc.weight`; those of
+an encoder or a solver likewise.
 """
 
 from __future__ import annotations
@@ -190,7 +191,8 @@ class Settings:
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """A resolved configuration: `Settings`, by name the settings of every active objective, and those of the encoder."""
+    """A resolved configuration: `Settings`, by name the settings of every active objective, those of encoder and solver."""
 
     objectives: Mapping[str, Any] = field(default_factory=dict)
     encoder: Any = None
+    solver: Any = None
