@@ -19,7 +19,7 @@ ROLLOUTS_OF_A_STEP = 3
 
 @dataclass(frozen=True)
 class Settings:
-    starts: int = 8
+    starts: int = 4
     """Plans that descend side by side. They share the search's rollouts: with more of them, each makes fewer steps."""
     rate: float = 0.1
     """How far a step goes, in deviations of the data's actions."""

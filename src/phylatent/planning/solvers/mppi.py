@@ -15,7 +15,7 @@ from phylatent.schema.checks import at_least, check
 
 @dataclass(frozen=True)
 class Settings:
-    temperature: float = 0.2
+    temperature: float = 0.1
     """How much worse a candidate may be and still count, in deviations of the candidates' costs."""
     deviation: float = 0.05
     """The least that candidates vary, in deviations of the data's actions: a single good one must not end the search."""
