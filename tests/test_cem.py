@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from phylatent.errors import PhylatentError
-from phylatent.planning.cem import cem
-from phylatent.planning.planner import Actions
+from phylatent.planning.actions import Actions
+from phylatent.planning.solver import Search
+from phylatent.planning.solvers.cem import cem
 from phylatent.schema import Normaliser
 
 SETTINGS = {"horizon": 3, "candidates": 100, "elites": 10, "iterations": 10}
@@ -24,7 +25,7 @@ def bounds(dim: int, reach: float) -> dict[str, torch.Tensor]:
 
 def test_finds_the_optimum_of_a_bowl():
     best = torch.tensor([0.5, -0.3])
-    found = cem(lambda x: (x - best).square().sum((-1, -2)), **bounds(2, 1.0), **SETTINGS, generators=seeded(0, 1))
+    found = cem(Search(lambda x: (x - best).square().sum((-1, -2)), **bounds(2, 1.0), **SETTINGS, generators=seeded(0, 1)))
     assert found.shape == (2, 3, 2)
     assert (found - best).abs().max() < 0.05
 
@@ -36,7 +37,7 @@ def test_one_round_is_the_mean_of_the_best_candidates():
         seen.append(x)
         return x[..., 0, 0]
 
-    found = cem(cost, **bounds(1, 9.0), horizon=1, candidates=20, elites=5, iterations=2, generators=seeded(3))
+    found = cem(Search(cost, **bounds(1, 9.0), horizon=1, candidates=20, elites=5, iterations=2, generators=seeded(3)))
     first, second = (x[0, :, 0, 0] for x in seen)
     elites = first.sort().values[:5]
     assert first[0] == 0, "candidate 0 is the mean"
@@ -63,7 +64,8 @@ def test_no_candidate_ever_leaves_the_bounds(seed):
         seen.append(actions.raw(x))
         return -x.sum((-1, -2))  # pulls to the upper corner
 
-    found = cem(cost, low_A=low_A, high_A=high_A, horizon=4, candidates=50, elites=5, iterations=6, generators=seeded(seed))
+    budget = {"horizon": 4, "candidates": 50, "elites": 5, "iterations": 6}
+    found = cem(Search(cost, low_A=low_A, high_A=high_A, **budget, generators=seeded(seed)))
     ends = np.float32(np.tile(low, 2)), np.float32(np.tile(high, 2))
     for raw in [*seen, actions.raw(found)]:
         assert (raw.numpy() >= ends[0]).all()
@@ -74,7 +76,7 @@ def test_no_candidate_ever_leaves_the_bounds(seed):
 def test_a_dimension_that_never_varied_stays_where_it_was():
     actions = Actions((-1.0, -1.0), (1.0, 1.0), Normaliser((0.2, 0.4), (0.5, 0.0)), stride=1)
     low, high = actions.bounds()
-    found = cem(lambda x: -x.sum((-1, -2)), low_A=low, high_A=high, **SETTINGS, generators=seeded(0))
+    found = cem(Search(lambda x: -x.sum((-1, -2)), low_A=low, high_A=high, **SETTINGS, generators=seeded(0)))
     assert torch.allclose(actions.raw(found)[..., 1], torch.tensor(0.4))
 
 
@@ -83,7 +85,9 @@ def test_problems_do_not_disturb_each_other():
 
     def search(which):
         target = goals[which][:, None, None]
-        return cem(lambda x: (x - target).square().sum((-1, -2)), **bounds(1, 1.0), **SETTINGS, generators=seeded(*which))
+        return cem(
+            Search(lambda x: (x - target).square().sum((-1, -2)), **bounds(1, 1.0), **SETTINGS, generators=seeded(*which))
+        )
 
     assert torch.equal(search([0, 1, 2])[1], search([1])[0])
 
@@ -93,7 +97,7 @@ def test_candidates_without_a_cost_are_never_elite_and_none_at_all_is_told():
         cost = (x - 0.5).square().sum((-1, -2))
         return torch.where(x[..., 0, 0] > 0.2, torch.nan, cost)
 
-    found = cem(half, **bounds(1, 1.0), **SETTINGS, generators=seeded(0))
+    found = cem(Search(half, **bounds(1, 1.0), **SETTINGS, generators=seeded(0)))
     assert found[0, 0, 0] <= 0.2
     with pytest.raises(PhylatentError, match="no finite latent"):
-        cem(lambda x: torch.full(x.shape[:2], torch.nan), **bounds(1, 1.0), **SETTINGS, generators=seeded(0))
+        cem(Search(lambda x: torch.full(x.shape[:2], torch.nan), **bounds(1, 1.0), **SETTINGS, generators=seeded(0)))

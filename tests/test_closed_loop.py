@@ -11,10 +11,11 @@ import torch
 
 from exact_model import ExactTwoRooms
 from phylatent.errors import UserError
+from phylatent.planning.actions import Actions
 from phylatent.planning.closed_loop import Start, follow, plan_and_execute
 from phylatent.planning.imagination import imagination
 from phylatent.planning.pairs import Pair
-from phylatent.planning.planner import Actions, Planner
+from phylatent.planning.planner import Planner
 from phylatent.planning.protocols import score
 from phylatent.schema import Normaliser, PlanConfig
 from phylatent.simulator import Simulator

@@ -11,8 +11,8 @@ import yaml
 
 from phylatent import compose
 from phylatent.composition import load_config, save_config, to_dict
+from phylatent.composition.layers import available
 from phylatent.errors import UserError
-from phylatent.layers import available
 from phylatent.schema import SplitConfig
 from phylatent.tasks import all_tasks
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from phylatent.layers import available
+from phylatent.composition.layers import available
 
 ROOT = Path(__file__).parents[1]
 LABELS = (ROOT / "tests" / "paper_labels.txt").read_text().split()

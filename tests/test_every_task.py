@@ -14,12 +14,12 @@ import torch
 from phylatent.commands.collect import collect, inspect
 from phylatent.commands.report import report
 from phylatent.composition import compose
+from phylatent.composition.layers import available
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import fit_statistics, split_episodes
 from phylatent.data.windows import Windows
 from phylatent.judging.diagnose import diagnose
 from phylatent.judging.plan import plan
-from phylatent.layers import available
 from phylatent.randomness import Draws
 from phylatent.schema import Config
 from phylatent.tasks import get_task

@@ -260,10 +260,37 @@ def test_records_elsewhere_bring_what_the_run_says_of_its_training(run, judged, 
     assert "effective rank" in page.read_text().lower()
 
 
+def test_a_record_says_which_solver_and_one_from_before_there_were_several_stands(run, judged, tmp_path, monkeypatch):
+    keys = ["workers=1", "policy=model", "pairs=2", "filmstrips=0", "solver=icem"]
+    record = plan([run], overrides=[*keys, "icem.beta=3"], seeds=[0], out=tmp_path)[0]["paper"]
+    assert record["settings"]["solver"] == "icem"
+    assert record["settings"]["icem"] == {"beta": 3.0, "kept": 0.3}
+    with pytest.raises(UserError, match=r"other settings \(icem\.beta\); nothing was overwritten"):
+        plan([run], overrides=keys, seeds=[0], out=tmp_path)
+    monkeypatch.setattr("phylatent.judging.plan.run_policies", None)
+    path, again = tmp_path / "planning" / "paper" / "result.json", [*keys, "icem.beta=3"]
+    del record["key"]["icem.kept"]
+    path.write_text(json.dumps(record))
+    assert plan([run], overrides=again, seeds=[0], out=tmp_path)[0]["paper"] == record, "made as the default is"
+    path = judged / "planning" / "paper" / "result.json"
+    made = path.read_text()
+    old = json.loads(made)
+    del old["key"]["solver"], old["settings"]["solver"]
+    path.write_text(json.dumps(old))
+    assert plan([judged], overrides=["workers=1"])[0]["paper"] == old
+    with pytest.raises(UserError, match=r"other settings \(solver"):
+        plan([judged], overrides=["workers=1", "solver=mppi"])
+    path.write_text(made)
+
+
 def test_short_keys_belong_to_the_command():
     given = judging_overrides(["protocol=paper,strict", "candidates=7", "data=x.h5", "plan.budget=9"], "plan", (4, 5))
     expected = ["plan.protocol=[paper,strict]", "plan.candidates=7", "data=x.h5", "plan.budget=9", "plan.seeds=[4,5]"]
     assert given == expected
+    own = judging_overrides(["solver=icem", "icem.beta=3", "mine.strength=2"], "plan", ())
+    assert own == ["plan.solver=icem", "icem.beta=3", "mine.strength=2"]
+    with pytest.raises(UserError, match=r"icem\.beta does nothing here"):
+        judging_overrides(["icem.beta=3"], "diagnose", ())
 
 
 def test_the_planning_guide_s_loop_runs(run, tworooms_data, monkeypatch):

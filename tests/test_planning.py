@@ -14,10 +14,10 @@ from exact_model import ExactTwoRooms
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import split_episodes
 from phylatent.errors import PhylatentError, UserError
+from phylatent.planning.actions import Actions
 from phylatent.planning.evaluate import Course, lay_out, run_policies
-from phylatent.planning.imagination import imagination, nearest, verdict
+from phylatent.planning.imagination import failure_cause, imagination, nearest
 from phylatent.planning.pairs import PairList, draw_pairs
-from phylatent.planning.planner import Actions
 from phylatent.planning.record import outcomes, summarise
 from phylatent.schema import Normaliser, PlanConfig, SplitConfig
 from phylatent.simulator import Simulator
@@ -206,7 +206,7 @@ def test_why_a_plan_failed(run_once, start_cost, imagined, real, recorded, why):
     costs = {"start_cost": start_cost, "planned_cost": imagined, "imagined_cost": imagined}
     costs |= {"real_cost": real, "recorded_cost": recorded}
     failed = replace(trajectory, plans=[replace(trajectory.plans[0], **costs)])
-    assert verdict(failed) == why
+    assert failure_cause(failed) == why
     assert imagination([failed], [False])["failures"][why] == 1
 
 

@@ -13,13 +13,16 @@ from exact_model import ExactTwoRooms
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import action_correlations, fit_statistics, split_episodes
 from phylatent.errors import UserError
-from phylatent.planning.cem import cem
+from phylatent.planning.actions import Actions
 from phylatent.planning.closed_loop import plan_and_execute
-from phylatent.planning.descent import descend
-from phylatent.planning.imagination import verdict
-from phylatent.planning.planner import Actions, Planner
+from phylatent.planning.cost import GoalCost
+from phylatent.planning.imagination import failure_cause
+from phylatent.planning.planner import Planner
 from phylatent.planning.protocols import score
 from phylatent.planning.readout import fit_readout
+from phylatent.planning.solver import Search
+from phylatent.planning.solvers.cem import cem
+from phylatent.planning.solvers.gradient import descend
 from phylatent.schema import Normaliser, PlanConfig, SplitConfig
 from phylatent.tasks.tworooms import TASK
 from test_closed_loop import ACTIONS, FAR, FREE, Recorder, start
@@ -45,7 +48,7 @@ def test_a_plan_is_shorter_by_what_was_executed_and_the_next_attempt_is_whole_ag
     assert [plan.step for plan in done[0].plans] == list(range(0, 50, 5))
     assert model.blocks[:: SHORT.iterations] == [5, 4, 3, 2, 1, 5, 4, 3, 2, 1]
     assert [len(plan.imagined_kD) for plan in done[0].plans] == [5, 4, 3, 2, 1, 5, 4, 3, 2, 1]
-    assert verdict(done[0]) == "model", "it knows no wall: some plan of the first attempt was expected to come closer"
+    assert failure_cause(done[0]) == "model", "it knows no wall: some plan of the first attempt was expected to come closer"
 
 
 def test_an_exact_model_arrives_with_short_steps_too(simulators):
@@ -86,11 +89,10 @@ def test_how_far_the_first_candidates_are_from_where_a_search_starts(deviation: 
 def test_the_cost_of_a_plan_by_hand():
     """Latents 3, 1 and 2 away from the goal: 4 at the end, (9 + 1) / 2 on the way."""
     goal, imagined = torch.zeros(2), torch.tensor([[3.0, 0.0], [0.0, 1.0], [0.0, -2.0]])
-    costs = [
-        Planner(ExactTwoRooms(), settings=PlanConfig(running=r), actions=ACTIONS).plan_cost(imagined, goal) for r in (0, 0.2)
-    ]
+    costs = [GoalCost(running=running).of_plans(imagined, goal) for running in (0, 0.2)]
     assert [float(cost) for cost in costs] == pytest.approx([4.0, 5.0])
-    alone = Planner(ExactTwoRooms(), settings=PlanConfig(running=0.2), actions=ACTIONS).plan_cost(imagined[:1], goal)
+    planner = Planner(ExactTwoRooms(), settings=PlanConfig(running=0.2), actions=ACTIONS)
+    alone = planner.cost.of_plans(imagined[:1], goal)
     assert float(alone) == pytest.approx(9.0), "a plan of one block has no way"
 
 
@@ -101,10 +103,10 @@ def test_descent_finds_the_lowest_point_within_the_bounds_and_never_loses_its_st
         return (plan_PkA - target).square().sum((1, 2))
 
     bounds = {"low_A": torch.tensor([-1.0, -1.0]), "high_A": torch.tensor([1.0, 1.0])}
-    found = descend(cost, torch.zeros(2, 1, 2), **bounds, steps=200, rate=0.05)
+    found = descend(cost, torch.zeros(2, 1, 2), **bounds, steps=200, rate=0.05)[0]
     assert torch.allclose(found, torch.tensor([[[0.5, 1.0]], [[-0.5, 0.0]]]), atol=0.02)
     best = torch.tensor([[[0.5, 1.0]], [[-0.5, 0.0]]])
-    assert torch.equal(descend(cost, best, **bounds, steps=3, rate=0.5), best)
+    assert torch.equal(descend(cost, best, **bounds, steps=3, rate=0.5)[0], best)
     with pytest.raises(UserError, match="whose rollout can be differentiated"):
         descend(lambda plan: cost(plan).detach(), torch.zeros(2, 1, 2), **bounds, steps=1, rate=0.1)
 
@@ -115,7 +117,7 @@ def test_steps_down_the_gradient_lower_the_cost_of_what_the_search_found():
         settings = PlanConfig(candidates=8, elites=2, iterations=1, gradient_steps=steps)
         planner = Planner(ExactTwoRooms(), settings=settings, actions=ACTIONS)
         ends = planner.search(z, goal, [planner.generator(0)]).imagined_PkD[:, -1]
-        found.append(float(planner.cost(ends, goal)))
+        found.append(float(planner.cost.of_latents(ends, goal)))
     assert found[1] < 0.5 * found[0]
 
 
@@ -151,16 +153,9 @@ def test_noise_like_the_datas_has_its_correlations_and_keeps_every_deviation():
     assert covariance[0, 0, 0, 1] == pytest.approx(0.0, abs=1e-4)
     seen: list[torch.Tensor] = []
     bounds = {"low_A": torch.full((10,), -9.0), "high_A": torch.full((10,), 9.0)}
-    cem(
-        lambda x: seen.append(x) or x[..., 0, 0],
-        **bounds,
-        horizon=2,
-        candidates=20_000,
-        elites=2,
-        iterations=1,
-        generators=[torch.Generator().manual_seed(0)],
-        mixing=mixing,
-    )
+    budget = {"horizon": 2, "candidates": 20_000, "elites": 2, "iterations": 1}
+    generators = [torch.Generator().manual_seed(0)]
+    cem(Search(lambda x: seen.append(x) or x[..., 0, 0], **bounds, **budget, generators=generators, mixing=mixing))
     steps = seen[0][0, 1:].reshape(-1, 10, 2)
     assert torch.corrcoef(torch.stack([steps[:, 0, 0], steps[:, 1, 0]]))[0, 1] == pytest.approx(0.8, abs=0.02)
     assert steps[:, 7, 1].std() == pytest.approx(1.0, abs=0.02)
@@ -197,7 +192,7 @@ def test_the_cost_on_the_state_is_measured_in_its_own_spread(tworooms_data: Path
     assert readout.shape == (2, 2)
     assert torch.allclose(readout, torch.diag(torch.tensor([50 / s for s in spread])), rtol=0.05, atol=0.05)
     planner = Planner(ExactTwoRooms(), settings=PlanConfig(cost="readout"), actions=ACTIONS, readout_DS=readout)
-    away = float(planner.cost(torch.tensor([[1.0, 0.0]]), torch.zeros(1, 2)))
+    away = float(planner.cost.of_latents(torch.tensor([[1.0, 0.0]]), torch.zeros(1, 2)))
     assert away == pytest.approx((50 / spread[0]) ** 2, rel=0.1)
     with pytest.raises(UserError, match="needs a map"):
         Planner(ExactTwoRooms(), settings=PlanConfig(cost="readout"), actions=ACTIONS)

@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 
 from phylatent import WorldModel, compose
 from phylatent.commands.collect import collect
+from phylatent.composition.layers import available
 from phylatent.data.readers import open_episodes
 from phylatent.errors import PhylatentError, UserError
-from phylatent.layers import available
 from phylatent.runs import checkpoints
 from phylatent.schema import TrainConfig
 from phylatent.tasks import get_task

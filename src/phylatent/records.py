@@ -8,7 +8,6 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -41,12 +40,9 @@ def rated_sections(record: Mapping[str, Any]) -> list[str]:
     return [name for name, entry in record.items() if isinstance(entry, Mapping) and "rate" in entry]
 
 
-def complete_key(key: Mapping[str, Any], settings: Any) -> dict[str, Any]:
-    """The key of a record, whichever version made it: a setting that it does not name was not there, and is at its default.
-
-    `settings` are those of the command that made it, at their defaults.
-    """
-    return json.loads(json.dumps(asdict(settings) | dict(key)))
+def complete_key(key: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The key of a record, whichever version made it: a setting that it does not name was not there, and is at its default."""
+    return json.loads(json.dumps({**defaults, **key}))
 
 
 def split_of(record: Mapping[str, Any]) -> str:

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from phylatent.diagnostics.diagnostic import Diagnostic
-from phylatent.errors import UserError
+from phylatent.errors import UserError, unknown
 from phylatent.schema import PAPER_DIAGNOSTICS
-from phylatent.tasks import unknown
 
 SHARED = {
     *("branches", "coordinates", "diagnose", "diagnostic", "during_training", "findings", "held_out", "latents", "material"),

@@ -10,11 +10,10 @@ from typing import Any
 from phylatent.diagnostics import choose
 from phylatent.diagnostics.diagnose import diagnose_model, save
 from phylatent.diagnostics.sample import make_sample
-from phylatent.judging.measured import Say, is_measured, record_key
+from phylatent.judging.measured import Say, is_measured, key_defaults, record_key
 from phylatent.judging.subject import Sources, judging_overrides, load_subjects
 from phylatent.records import provenance
 from phylatent.runs import copy_training, diagnosis_file
-from phylatent.schema import DiagnoseConfig
 
 Progress = Callable[[str, str, int, int], None]
 """(who is judged, what is being done, how much of it is done, how much there is in all)"""
@@ -44,7 +43,7 @@ def diagnose(
     for subject in subjects:
         path = diagnosis_file(subject.directory, settings.protocol)
         key = record_key(subject, settings)
-        if not is_measured(path, key, DiagnoseConfig(), say):
+        if not is_measured(path, key, key_defaults(settings), say):
             held: dict[str, Any] = {"task": subject.task, "episodes": subject.episodes, "split": subject.split}
             held |= {"clip": subject.model.config.clip, "settings": settings}
 

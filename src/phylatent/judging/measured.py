@@ -11,23 +11,39 @@ from typing import Any
 
 from phylatent.errors import UserError
 from phylatent.judging.subject import Subject
+from phylatent.planning.solvers import find_solver
 from phylatent.records import complete_key
 from phylatent.schema import HELD_OUT, DiagnoseConfig, PlanConfig
 
 Say = Callable[[str], None]
+JudgingConfig = DiagnoseConfig | PlanConfig
 FREE = ("workers", "chunk", "every", "filmstrips", "video", "protocol", "policy")
 """Settings that change no number in a record of one protocol."""
 
 
-def record_key(subject: Subject, settings: DiagnoseConfig | PlanConfig) -> dict[str, Any]:
-    """What decides a record's numbers: where it is unchanged, the record stands."""
-    decisive = {name: value for name, value in asdict(settings).items() if name not in FREE}
+def record_key(subject: Subject, settings: JudgingConfig, solver: Any = None) -> dict[str, Any]:
+    """What decides a record's numbers: where it is unchanged, the record stands. `solver` are the solver's own settings."""
+    decisive = {name: value for name, value in asdict(settings).items() if name not in FREE} | _of_solver(settings, solver)
     side = subject.split.side(settings.split)
     facts: dict[str, Any] = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "split": side.name}
     facts["episodes"] = hashlib.sha256(repr(side.episodes).encode()).hexdigest()
     if isinstance(settings, DiagnoseConfig) and settings.protocol == "paper" and subject.task.severities:
         facts["severities"] = dict(subject.task.severities)
     return json.loads(json.dumps(decisive | facts))
+
+
+def key_defaults(settings: JudgingConfig, solver: Any = None) -> dict[str, Any]:
+    """The default of every setting in a key."""
+    defaults = asdict(type(settings)()) | _of_solver(settings, None if solver is None else type(solver)())
+    return json.loads(json.dumps(defaults))
+
+
+def _of_solver(settings: JudgingConfig, solver: Any) -> dict[str, Any]:
+    """The solver's own settings, with its name before theirs."""
+    if solver is None:
+        return {}
+    assert isinstance(settings, PlanConfig)
+    return {f"{find_solver(settings.solver).name}.{name}": value for name, value in asdict(solver).items()}
 
 
 def _as_today(key: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,7 +54,7 @@ def _as_today(key: Mapping[str, Any]) -> dict[str, Any]:
     return rest | {"split": HELD_OUT, "episodes": key["held_out"]}
 
 
-def is_measured(path: Path, key: Mapping[str, Any], defaults: DiagnoseConfig | PlanConfig, say: Say) -> bool:
+def is_measured(path: Path, key: Mapping[str, Any], defaults: Mapping[str, Any], say: Say) -> bool:
     """Whether the record is there with this key; one with another key is an error, and stays as it is.
 
     A setting that was not there when the record was made had the value that is its default now.

@@ -14,7 +14,7 @@ from torch import Tensor
 from phylatent.errors import PhylatentError, UserError
 from phylatent.files import atomic
 from phylatent.judging.diagnose import Progress
-from phylatent.judging.measured import Say, is_measured, record_key
+from phylatent.judging.measured import Say, is_measured, key_defaults, record_key
 from phylatent.judging.subject import Sources, Subject, judging_overrides, load_subjects
 from phylatent.planning.closed_loop import Trajectory
 from phylatent.planning.evaluate import Course, lay_out, run_policies
@@ -44,16 +44,16 @@ def plan(
     `task` and `quick` are as in `diagnose`.
     """
     subjects = load_subjects(sources, judging_overrides(overrides, "plan", seeds), preset=preset, task=task, out=out)
-    settings = subjects[0].config.plan
+    settings, solver = subjects[0].config.plan, subjects[0].config.solver
     shared: dict[tuple[str, ...], dict[str, list[Trajectory]]] = {}
     records = []
     for subject in subjects:
         folders = {protocol: planning_folder(subject.directory, protocol) for protocol in settings.protocol}
-        key = record_key(subject, settings)
-        missing = tuple(p for p, folder in folders.items() if not _is_planned(folder, key, settings, say))
+        key = record_key(subject, settings, solver)
+        missing = tuple(p for p, folder in folders.items() if not _is_planned(folder, key, settings, solver, say))
         if missing:
             chosen = replace(settings, protocol=missing)
-            course = lay_out(subject.task, subject.episodes, subject.split, chosen, subject.model.config.clip.stride)
+            course = lay_out(subject.task, subject.episodes, subject.split, chosen, subject.model.config.clip.stride, solver)
             # What needs no model is the same for every model on this course.
             results = dict(shared.get(missing, {}))
             results |= _run(course, subject, [name for name in course.settings.policy if name not in results], progress)
@@ -71,9 +71,9 @@ def plan(
     return records
 
 
-def _is_planned(folder: Path, key: Mapping[str, Any], settings: PlanConfig, say: Say) -> bool:
+def _is_planned(folder: Path, key: Mapping[str, Any], settings: PlanConfig, solver: Any, say: Say) -> bool:
     """Whether all that is asked for is there; a record that has less is neither overwritten nor passed off as it."""
-    if not is_measured(folder / RESULT, key, PlanConfig(), say):
+    if not is_measured(folder / RESULT, key, key_defaults(settings, solver), say):
         return False
     has = json.loads((folder / RESULT).read_text())["policies"]
     lacking = [name for name in settings.policy if name not in has and name != "expert"]

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from phylatent.composition import compose, judging_config, read_saved
+from phylatent.composition.layers import is_known
+from phylatent.composition.sections import known_keys
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, split_episodes
 from phylatent.errors import UserError
-from phylatent.layers import is_known
 from phylatent.machine import resolve_device
 from phylatent.models.load import load_model, weights_hash
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.svic import seen_in_training
+from phylatent.planning.solvers import SOLVERS
 from phylatent.runs import CONFIG, data_path, judged_directory, run_directory
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig, TaskSpec
-from phylatent.sections import known_keys
 from phylatent.tasks import get_task
 
 Sources = Sequence[str | Path]
@@ -109,7 +110,7 @@ def load_subject(
 def judging_overrides(overrides: Sequence[str], section: str, seeds: Sequence[int]) -> list[str]:
     """`protocol=strict,paper` on the command line of `plan` means `plan.protocol=[strict,paper]`; `seed=` its seeds.
 
-    Settings of anything else would do nothing here, so they are refused.
+    A solver's own settings belong to `plan`, too. Settings of anything else would do nothing here, so they are refused.
     """
     names = {entry.name: str(entry.type).startswith("tuple") for entry in fields(SECTIONS[section]) if entry.name != "every"}
     given = list(overrides)
@@ -122,7 +123,7 @@ def judging_overrides(overrides: Sequence[str], section: str, seeds: Sequence[in
         if short in names:
             value = f"[{value.strip('[]')}]" if names[short] else value
             override = f"{section}.{short}={value}"
-        elif key not in BESIDE and key in known_keys():
+        elif key not in BESIDE and key in known_keys() and not (section == "plan" and key.partition(".")[0] in SOLVERS):
             raise UserError(
                 f"{key} does nothing here: {section} takes {', '.join(BESIDE)} and its own settings ({', '.join(names)})"
             )

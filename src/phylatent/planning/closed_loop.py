@@ -198,10 +198,10 @@ def _plan_once(planner: Planner, stages: Sequence[Stage], goal_PD: Tensor) -> No
         stage.trajectory.plans.append(
             PlanTrace(
                 step=step,
-                start_cost=float(planner.cost(now[index], goal_PD[index])),
-                planned_cost=float(planner.cost(imagined[-1], goal_PD[index])),
-                imagined_cost=float(planner.cost(imagined[executed - 1], goal_PD[index])),
-                real_cost=float(planner.cost(stage.now, goal_PD[index])),
+                start_cost=float(planner.cost.of_latents(now[index], goal_PD[index])),
+                planned_cost=float(planner.cost.of_latents(imagined[-1], goal_PD[index])),
+                imagined_cost=float(planner.cost.of_latents(imagined[executed - 1], goal_PD[index])),
+                real_cost=float(planner.cost.of_latents(stage.now, goal_PD[index])),
                 recorded_cost=None if recorded is None else recorded[index],
                 imagined_kD=imagined.cpu().numpy(),
             )
@@ -225,4 +225,4 @@ def _recorded_costs(
         return None
     blocks = torch.as_tensor(np.stack([stage.start.recorded_kA for stage in stages]), dtype=torch.float32)
     ends = planner.imagine(now_PD, blocks.to(planner.device), history)[:, -1]
-    return planner.cost(ends, goal_PD).tolist()
+    return planner.cost.of_latents(ends, goal_PD).tolist()

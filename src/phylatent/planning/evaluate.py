@@ -16,9 +16,10 @@ from phylatent.data.stats import Side, Split
 from phylatent.errors import UserError
 from phylatent.machine import cores
 from phylatent.models.latent import LatentModel
+from phylatent.planning.actions import Actions
 from phylatent.planning.closed_loop import Start, Trajectory, follow, plan_and_execute
 from phylatent.planning.pairs import Pair, PairList, Rows, make_list, rule_of
-from phylatent.planning.planner import Actions, Planner
+from phylatent.planning.planner import Planner
 from phylatent.processes import Tick, Work, run
 from phylatent.schema import PlanConfig, TaskSpec
 from phylatent.simulator import Simulator, side_by_side
@@ -40,6 +41,8 @@ class Course:
     stride: int
     lists: Mapping[str, PairList]
     starts: tuple[Start, ...]
+    solver: Any = None
+    """The solver's own settings, if not its defaults."""
 
     def starts_of(self, protocol: str) -> list[Start]:
         """Those of a protocol's list, in its order."""
@@ -60,8 +63,8 @@ def _place(pair: Pair) -> tuple[int, int, int]:
     return pair.episode, pair.start, pair.goal
 
 
-def lay_out(task: TaskSpec, episodes: Episodes, split: Split, settings: PlanConfig, stride: int) -> Course:
-    """Draw the lists and read from the data what their episodes need.
+def lay_out(task: TaskSpec, episodes: Episodes, split: Split, settings: PlanConfig, stride: int, solver: Any = None) -> Course:
+    """Draw the lists and read from the data what their episodes need; `solver` are the solver's own settings.
 
     A pair that several lists share under the same physics is run once.
     """
@@ -81,7 +84,7 @@ def lay_out(task: TaskSpec, episodes: Episodes, split: Split, settings: PlanConf
             film = max(start.film, films.get(pair, "none"), key=("none", "blocks", "all").index)
             starts[key] = replace(start, rules=(*start.rules, rule), film=film)
     side, size = split.side(settings.split), episodes.frame_shape[0]
-    return Course(task, settings, side, size, episodes.render, stride, lists, tuple(starts.values()))
+    return Course(task, settings, side, size, episodes.render, stride, lists, tuple(starts.values()), solver)
 
 
 def _films(pairs: PairList, rows: Rows, solved: Callable[..., bool], settings: PlanConfig) -> dict[Pair, str]:
@@ -135,7 +138,9 @@ def _runner(
     course: Course, model: Any, actions: Actions | None, readout_DS: Tensor | None, on_episode: Tick
 ) -> Callable[[tuple[str, Sequence[Start]]], list[Trajectory]]:
     task, settings = course.task, course.settings
-    planner = None if model is None else Planner(model, settings=settings, actions=actions, readout_DS=readout_DS)
+    planner = None
+    if model is not None:
+        planner = Planner(model, settings=settings, actions=actions, readout_DS=readout_DS, solver_settings=course.solver)
 
     def simulators(count: int) -> list[Simulator]:
         return side_by_side(task, course.frame_size, course.render, count)

@@ -16,7 +16,7 @@ AGREEMENT = 0.1
 """Imagined and real cost agree when they differ by less than this share of the cost at the start."""
 
 
-def verdict(trajectory: Trajectory) -> str | None:
+def failure_cause(trajectory: Trajectory) -> str | None:
     """Why the first attempt of a failed episode failed: the first plan, and those that shrink towards the same arrival.
 
     `search`: the model itself rates the recorded actions, which lead to the goal, above the plan that was found.
@@ -38,13 +38,13 @@ def verdict(trajectory: Trajectory) -> str | None:
 
 
 def imagination(trajectories: Sequence[Trajectory], successes: Sequence[bool]) -> dict[str, object] | None:
-    """Over all plans: how many came as imagined, how the two costs rank together, and the failures' verdicts."""
+    """Over all plans: how many came as imagined, how the two costs rank together, and why episodes failed."""
     plans = [plan for trajectory in trajectories for plan in trajectory.plans]
     if not plans:
         return None
     costs = np.array([(plan.start_cost, plan.imagined_cost, plan.real_cost) for plan in plans])
     agreed = np.abs(costs[:, 2] - costs[:, 1]) <= AGREEMENT * costs[:, 0]
-    failed = Counter(verdict(t) for t, success in zip(trajectories, successes, strict=True) if not success)
+    failed = Counter(failure_cause(t) for t, success in zip(trajectories, successes, strict=True) if not success)
     return {
         "plans": len(plans),
         "agreed": float(agreed.mean()),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -17,68 +17,13 @@ from torch import Tensor, nn
 
 from phylatent.errors import UserError
 from phylatent.models.latent import LatentModel
-from phylatent.planning.cem import cem
-from phylatent.planning.descent import descend
+from phylatent.planning.actions import Actions
+from phylatent.planning.cost import GoalCost
+from phylatent.planning.solver import Search
+from phylatent.planning.solvers import find_solver, make_settings
+from phylatent.planning.solvers.gradient import descend
 from phylatent.randomness import derive_seed
-from phylatent.schema import Normaliser, PlanConfig
-
-
-@dataclass(frozen=True)
-class Actions:
-    """What a raw action is: its bounds, its z-scores, and how many of them make a block."""
-
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    normaliser: Normaliser
-    stride: int = 5
-    correlations: tuple[Any, ...] | None = None
-    """Of z-scored actions in the training data, [lag, dimension, dimension of the action that much later]."""
-
-    @classmethod
-    def of(cls, model: Any) -> Actions:
-        """As a phylatent model brings them along."""
-        config = getattr(model, "config", None)
-        if config is None or getattr(config, "action", None) is None or config.action_low is None:
-            raise UserError(
-                "this model does not say what its actions are; give Planner(model, actions=Actions(low, high, normaliser))"
-            )
-        correlations = getattr(config, "action_correlations", None)
-        return cls(config.action_low, config.action_high, config.action, config.clip.stride, correlations)
-
-    def bounds(self) -> tuple[Tensor, Tensor]:
-        """Of a z-scored block [A]; a dimension that never varied in the data stays where it was."""
-        mean, scale = np.array(self.normaliser.mean), np.array(self.normaliser.scale)
-        ends = [torch.tensor((np.array(end) - mean) * scale, dtype=torch.float32) for end in (self.low, self.high)]
-        return ends[0].repeat(self.stride), ends[1].repeat(self.stride)
-
-    def mixing(self, blocks: int) -> Tensor:
-        """[k·A, k·A]: white noise times this varies over a plan of k blocks as actions do in the training data."""
-        if self.correlations is None:
-            raise UserError("plan.noise=data needs a model that knows how actions vary in its training data; train it anew")
-        lags = np.array(self.correlations)
-        steps, dims = blocks * self.stride, lags.shape[1]
-        covariance = np.zeros((steps, dims, steps, dims))
-        for first in range(steps):
-            for later in range(first, min(steps, first + len(lags))):
-                covariance[first, :, later] = lags[later - first]
-                covariance[later, :, first] = lags[later - first].T
-        values, vectors = np.linalg.eigh(covariance.reshape(steps * dims, steps * dims))
-        mixing = vectors * np.sqrt(np.maximum(values, 1e-6))
-        mixing /= np.linalg.norm(mixing, axis=1, keepdims=True)
-        return torch.tensor(mixing, dtype=torch.float32)
-
-    def raw(self, z_A: Tensor) -> Tensor:
-        """z-scored blocks [..., A] → raw ones, inside the bounds to the last bit."""
-        repeated = [torch.tensor(v, dtype=torch.float32).repeat(self.stride).to(z_A.device) for v in self._constants()]
-        mean, std, low, high = repeated
-        return (z_A * std + mean).clamp(low, high)
-
-    def z_scored(self, raw_A: Tensor) -> Tensor:
-        mean, scale = (torch.tensor(v).repeat(self.stride).to(raw_A) for v in (self.normaliser.mean, self.normaliser.scale))
-        return (raw_A - mean) * scale
-
-    def _constants(self) -> tuple[tuple[float, ...], ...]:
-        return self.normaliser.mean, self.normaliser.std, self.low, self.high
+from phylatent.schema import PlanConfig
 
 
 @dataclass(frozen=True)
@@ -88,9 +33,19 @@ class History:
     latents_PhD: Tensor
     blocks_PhA: Tensor
 
+    def for_each(self, count: int) -> History:
+        """That of every problem, once for each of its candidates."""
+        return History(_for_each(self.latents_PhD, count), _for_each(self.blocks_PhA, count))
+
+
+def _for_each(x_P: Tensor, count: int) -> Tensor:
+    return repeat(x_P, "p ... -> (p n) ...", n=count)
+
 
 @dataclass(frozen=True)
-class Found:
+class Plans:
+    """One for each problem."""
+
     blocks_PkA: Tensor
     """Raw actions."""
     imagined_PkD: Tensor
@@ -112,11 +67,17 @@ class Planner:
         actions: Actions | None = None,
         seed: int = 0,
         readout_DS: Tensor | None = None,
+        solver_settings: Any = None,
     ) -> None:
+        """What actions are, a phylatent model says itself.
+
+        `readout_DS` is what `plan.cost=readout` compares; `solver_settings` are the solver's own, if not its defaults.
+        """
         self.model = model
-        self.readout_DS = readout_DS
-        """What the cost compares instead of latents, where `plan.cost` asks for it."""
         self.settings = settings or PlanConfig()
+        self.solver = find_solver(self.settings.solver)
+        self.solver_settings = make_settings(self.solver, solver_settings)
+        self.cost = GoalCost(readout_DS, self.settings.running)
         self.actions = actions or Actions.of(model)
         self.seed = seed
         self.takes_history = "past_NhD" in inspect.signature(model.rollout).parameters
@@ -161,19 +122,6 @@ class Planner:
             parts.append(torch.as_tensor(self.model.rollout(z_ND[rows], blocks_NkA[rows], **past)).float())
         return torch.cat(parts)
 
-    def cost(self, z_ND: Tensor, goal_ND: Tensor) -> Tensor:
-        """The squared distance [N] that planning lessens, from latents to the goal's."""
-        away = z_ND - goal_ND
-        if self.readout_DS is not None:
-            away = away @ self.readout_DS.to(away)
-        return away.square().sum(-1)
-
-    def plan_cost(self, imagined_kD: Tensor, goal_D: Tensor) -> Tensor:
-        """Of plans [..., k, D]: the cost at their ends and, as `plan.running` says, on the way there."""
-        costs_k = self.cost(imagined_kD, goal_D[..., None, :])
-        on_the_way = costs_k[..., :-1].mean(-1) if self.settings.running and costs_k.shape[-1] > 1 else 0.0
-        return costs_k[..., -1] + self.settings.running * on_the_way
-
     def horizon(self, blocks_done: int) -> int:
         """Blocks of the next plan: always as many, or only those left until the arrival that was planned for."""
         whole = self.settings.horizon
@@ -196,58 +144,48 @@ class Planner:
         *,
         horizon: int | None = None,
         left_PkA: Tensor | None = None,
-    ) -> Found:
-        """CEM on the cost of the last imagined latent, all problems side by side.
+    ) -> Plans:
+        """The plans that the solver finds, all problems side by side.
 
         `horizon` is the number of blocks if not the settings'; `left_PkA` the raw blocks that the last plan left.
         """
-        horizon, start = horizon or self.settings.horizon, None
-        iterations, deviation = self.settings.iterations, 1.0
-        if self.settings.warm and left_PkA is not None:
+        settings, horizon, start = self.settings, horizon or self.settings.horizon, None
+        iterations, deviation = settings.iterations, 1.0
+        if (settings.warm or self.solver.always_warm) and left_PkA is not None:
             known = self.actions.z_scored(left_PkA[:, :horizon].to(self.device))
             start = torch.cat([known, known.new_zeros(len(known), horizon - known.shape[1], known.shape[2])], dim=1)
-            iterations, deviation = self.settings.warm_iterations or iterations, self.settings.warm_deviation
-        count = self.settings.candidates
+            iterations, deviation = settings.warm_iterations or iterations, settings.warm_deviation
         low, high = (bound.to(self.device) for bound in self.actions.bounds())
 
-        def spread(x: Tensor) -> Tensor:
-            return repeat(x, "p ... -> (p n) ...", n=count)
-
-        seen = spread(z_PD)
-        past = history and History(spread(history.latents_PhD), spread(history.blocks_PhA))
-
         def cost(candidates_PNkA: Tensor) -> Tensor:
+            count = candidates_PNkA.shape[1]
             blocks = self.actions.raw(rearrange(candidates_PNkA, "p n k a -> (p n) k a"))
-            imagined = self.imagine(seen, blocks, past)
-            return self.plan_cost(rearrange(imagined, "(p n) k d -> p n k d", n=count), goal_PD[:, None])
+            imagined = self.imagine(_for_each(z_PD, count), blocks, history and history.for_each(count))
+            return self.cost.of_plans(rearrange(imagined, "(p n) k d -> p n k d", n=count), goal_PD[:, None])
 
-        mean = cem(
+        search = Search(
             cost,
             low_A=low,
             high_A=high,
             horizon=horizon,
-            candidates=count,
-            elites=self.settings.elites,
+            candidates=settings.candidates,
+            elites=settings.elites,
             iterations=iterations,
             generators=generators,
             start_PkA=start,
             start_deviation=deviation,
-            mixing=self._mixing(horizon),
+            mixing=None if "noise" in self.solver.unused else self._mixing(horizon),
+            stride=self.actions.stride,
         )
-        if self.settings.gradient_steps:
-            mean = descend(
-                lambda plan_PkA: self.plan_cost(self.imagine(z_PD, self.actions.raw(plan_PkA), history), goal_PD),
-                mean,
-                low_A=low,
-                high_A=high,
-                steps=self.settings.gradient_steps,
-                rate=self.settings.gradient_rate,
-            )
-        blocks = self.actions.raw(mean)
-        return Found(blocks, self.imagine(z_PD, blocks, history))
+        plan = self.solver.solve(search, **asdict(self.solver_settings))
+        if settings.gradient_steps:
+            steps, rate = settings.gradient_steps, settings.gradient_rate
+            plan = descend(cost, plan[:, None], low_A=low, high_A=high, steps=steps, rate=rate)[0][:, 0]
+        blocks = self.actions.raw(plan)
+        return Plans(blocks, self.imagine(z_PD, blocks, history))
 
     def generator(self, *name: object) -> torch.Generator:
-        return torch.Generator(self.device).manual_seed(derive_seed(self.seed, "cem", *name))
+        return torch.Generator(self.device).manual_seed(derive_seed(self.seed, self.solver.name, *name))
 
     def act(self, observation: np.ndarray, goal: np.ndarray) -> np.ndarray:
         """The next raw action [action dim]; plans anew when the last plan is used up, or the goal is another one."""

@@ -10,9 +10,10 @@ import numpy as np
 
 from phylatent.planning.closed_loop import Trajectory
 from phylatent.planning.evaluate import Course
-from phylatent.planning.imagination import imagination, verdict
+from phylatent.planning.imagination import failure_cause, imagination
 from phylatent.planning.pairs import Pair, rule_of
 from phylatent.planning.protocols import Outcome, score
+from phylatent.planning.solvers import find_solver, has_settings, make_settings
 from phylatent.statistics import EPISODES, spread, success_interval, wilson
 
 
@@ -37,7 +38,7 @@ def summarise(course: Course, protocol: str, results: Mapping[str, Sequence[Traj
         "protocol": protocol,
         "rule": rule_of(course.task, protocol).meaning,
         "notes": _notes(course, protocol),
-        "settings": asdict(course.settings),
+        "settings": asdict(course.settings) | _own_settings(course),
         "pairs": {
             "file": "pairs.json",
             "hash": pairs.hash,
@@ -53,6 +54,12 @@ def summarise(course: Course, protocol: str, results: Mapping[str, Sequence[Traj
         "imagination": imagined,
         "episodes": episodes,
     }
+
+
+def _own_settings(course: Course) -> dict[str, Any]:
+    """The solver's, under its name, as on the command line."""
+    solver = find_solver(course.settings.solver)
+    return {solver.name: asdict(make_settings(solver, course.solver))} if has_settings(solver) else {}
 
 
 def _notes(course: Course, protocol: str) -> list[str]:
@@ -97,5 +104,5 @@ def _episode(index: int, pair: Pair, trajectory: Trajectory, outcome: Outcome) -
         costs = ("step", "start_cost", "planned_cost", "imagined_cost", "real_cost", "recorded_cost")
         record["planning_seconds"] = trajectory.planning_seconds
         record["plans"] = [{name: getattr(plan, name) for name in costs} for plan in trajectory.plans]
-        record["verdict"] = None if outcome.success else verdict(trajectory)
+        record["verdict"] = None if outcome.success else failure_cause(trajectory)
     return record

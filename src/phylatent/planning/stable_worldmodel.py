@@ -12,7 +12,8 @@ from einops import rearrange, repeat
 from torch import Tensor, nn
 
 from phylatent.models.world_model import WorldModel
-from phylatent.planning.planner import Actions
+from phylatent.planning.actions import Actions
+from phylatent.planning.cost import GoalCost
 
 
 class CostModel(nn.Module):
@@ -40,8 +41,8 @@ class CostModel(nn.Module):
         count = candidates_BSkA.shape[1]
         blocks = self.actions.raw(rearrange(candidates_BSkA.float(), "b s k a -> (b s) k a"))
         start = repeat(info["phylatent_now"], "b d -> (b s) d", s=count)
-        ends = rearrange(self.model.rollout(start, blocks)[:, -1], "(b s) d -> b s d", s=count)
-        return (ends - info["phylatent_goal"][:, None]).square().sum(-1)
+        imagined = rearrange(self.model.rollout(start, blocks), "(b s) k d -> b s k d", s=count)
+        return GoalCost().of_plans(imagined, info["phylatent_goal"][:, None])
 
 
 class ActionScaler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from phylatent.diagnostics import DIAGNOSTICS
@@ -156,7 +156,7 @@ def _measured_alike(runs: Sequence[Run]) -> bool:
 
 def _judged_on(record: Record, defaults: DiagnoseConfig | PlanConfig) -> tuple[Any, ...]:
     """Versions differ in which settings they know: one that a record does not name is no difference at its default."""
-    key = {name: value for name, value in complete_key(record.get("key") or {}, defaults).items() if name != "weights"}
+    key = {name: value for name, value in complete_key(record.get("key") or {}, asdict(defaults)).items() if name != "weights"}
     return dig(record, "sample"), dig(record, "pairs", "hash"), key
 
 

@@ -17,7 +17,7 @@ COSTS = ("latent", "readout")
 
 @dataclass(frozen=True)
 class PlanConfig:
-    """The search (CEM) and the evaluation around it; the paper's numbers."""
+    """The search and the evaluation around it; the paper's numbers. A solver's own settings live beside it."""
 
     protocol: tuple[str, ...] = ("paper",)
     policy: tuple[str, ...] = POLICIES
@@ -28,6 +28,8 @@ class PlanConfig:
     seeds: tuple[int, ...] = (0, 1, 2)
     goal_steps: int = 25
     budget: int = 50
+    solver: str = "cem"
+    """How plans are searched for: by name, or the path of a file that declares a solver (planning/solvers/)."""
     horizon: int = 5
     """Blocks a plan is long."""
     receding: int = 5
@@ -50,6 +52,7 @@ class PlanConfig:
     """Weight of the mean cost on the way, beside the cost at a plan's end. With the end alone a plan may put off all progress
     to its last block, where only the model believes in it."""
     candidates: int = 100
+    """Times `iterations`: the rollouts of the model that a search may spend, whatever the solver."""
     elites: int = 10
     iterations: int = 10
     gradient_steps: int = 0

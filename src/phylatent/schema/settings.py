@@ -1,7 +1,8 @@
 """Settings of data, model and training, and the resolved configuration that holds them all.
 
 Sections of `Config` are the prefixes of the command line's keys: `train.lr`, `collect.episodes`.
-The settings of an objective live beside its equation, in `objectives/`, under the objective's own name: `casc.weight`.
+The settings of an objective live beside its equation, in `objectives/`, under the objective's own name: `casc.weight`; those of
+an encoder or a solver likewise.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """A resolved configuration: `Settings`, by name the settings of every active objective, the encoder's, and the task."""
+    """A resolved configuration: `Settings`, the task, and by name the settings of objectives, of encoder and of solver."""
 
     spec: TaskSpec = field(kw_only=True, compare=False, repr=False)
     """The task that `task` names, found once. It is not saved: a saved configuration finds it again."""
@@ -199,3 +200,4 @@ class Config(Settings):
     term_files: Mapping[str, str] = field(default_factory=dict)
     """Where objectives of the user's own are declared: a saved configuration names these paths among its terms."""
     encoder: Any = None
+    solver: Any = None

@@ -14,16 +14,16 @@ from typing import Any
 
 import yaml
 
+from phylatent.composition.layers import RESERVED, Layer, layers_of
+from phylatent.composition.sections import ALIASES, check_form, resolve
 from phylatent.errors import UserError
 from phylatent.files import atomic
-from phylatent.layers import RESERVED, Layer, layers_of
 from phylatent.own_files import is_path
 from phylatent.runs import CONFIG
 from phylatent.schema import Config, Settings, TaskSpec
-from phylatent.sections import ALIASES, check_form, resolve
 from phylatent.tasks import get_task
 
-TEXTS = ("data", "device", "model.encoder")
+TEXTS = ("data", "device", "model.encoder", "plan.solver")
 """Keys whose value is taken as it stands: a file may be called 007."""
 
 JUDGING = ("preset", "variant", "data", "collect", "split", "diagnose", "plan")
@@ -65,7 +65,9 @@ def resumed_config(directory: Path, overrides: Sequence[str], task: str | None =
 
 def judging_config(spec: TaskSpec, saved: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
     """What a saved configuration says about judging its model, without its objectives: those may be far away by now."""
-    kept = {name: value for name, value in _as_today(saved).items() if name in JUDGING}
+    solver = (saved.get("plan") or {}).get("solver")
+    names = (*JUDGING, *([_solver_name(solver)] if solver else []))
+    kept = {name: value for name, value in _as_today(saved).items() if name in names}
     return _resolve(spec, [Layer({"task": spec.name, "task_file": spec.file, **kept})], overrides)
 
 
@@ -93,11 +95,13 @@ def _as_today(saved: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def to_dict(config: Config) -> dict[str, Any]:
-    """Nested plain values, objectives and encoder at the top level under their names, as on the command line."""
+    """Nested plain values, objectives, encoder and solver at the top level under their names, as on the command line."""
     sections = {entry.name: getattr(config, entry.name) for entry in fields(Settings)}
     sections |= {"terms": [config.term_files.get(name, name) for name in config.terms], **config.objectives}
     if config.encoder is not None:
         sections[_encoder_name(config.model.encoder)] = config.encoder
+    if config.solver is not None:
+        sections[_solver_name(config.plan.solver)] = config.solver
     return {name: _plain(section) for name, section in sections.items()}
 
 
@@ -105,6 +109,7 @@ def without_paths(config: Config) -> dict[str, Any]:
     """The same as a published model holds it: it does not carry the paths of the machine that trained it."""
     plain = to_dict(config) | {"terms": list(config.terms)}
     plain["model"] |= {"encoder": _encoder_name(config.model.encoder)}
+    plain["plan"] |= {"solver": _solver_name(config.plan.solver)}
     return {name: value for name, value in plain.items() if name not in ("data", "task_file")}
 
 
@@ -116,6 +121,12 @@ def _encoder_name(encoder: str) -> str:
     from phylatent.models.encoders import find_encoder
 
     return find_encoder(encoder).name if is_path(encoder) else encoder
+
+
+def _solver_name(solver: str) -> str:
+    from phylatent.planning.solvers import find_solver
+
+    return find_solver(solver).name if is_path(solver) else solver
 
 
 def save_config(config: Config, path: Path) -> None:
@@ -158,14 +169,33 @@ def _typed(spec: TaskSpec, resolved: Any, chosen: Mapping[str, Any]) -> Config:
                 f"the model's encoder is {encoder!r}, so settings of {name!r} would do nothing; model.encoder={name}?"
             )
     settings = {entry.name: getattr(resolved, entry.name) for entry in fields(Settings)}
-    settings |= {"terms": tuple(terms), "model": replace(resolved.model, encoder=_in_full(resolved.model.encoder))}
+    settings |= {
+        "terms": tuple(terms),
+        "model": replace(resolved.model, encoder=_in_full(resolved.model.encoder)),
+        "plan": replace(resolved.plan, solver=_in_full(resolved.plan.solver)),
+    }
     return Config(
         **settings,
         objectives={name: getattr(resolved, name) for name in terms},
         term_files={name: given for name, given in terms.items() if is_path(given)},
         encoder=getattr(resolved, encoder, None),
+        solver=_solver_settings(resolved, chosen),
         spec=spec,
     )
+
+
+def _solver_settings(resolved: Any, chosen: Mapping[str, Any]) -> Any:
+    """The chosen solver's own settings; what would do nothing with it is refused."""
+    from phylatent.planning.solvers import SOLVERS, find_solver
+
+    solver = find_solver(resolved.plan.solver)
+    for name in chosen:
+        if name in SOLVERS and name != solver.name:
+            raise UserError(f"the solver is {solver.name!r}, so settings of {name!r} would do nothing; plan.solver={name}?")
+    for name in chosen.get("plan") or {}:
+        if name in solver.unused:
+            raise UserError(f"plan.{name} does nothing with the solver {solver.name!r}; leave it out, or choose another solver")
+    return getattr(resolved, solver.name, None)
 
 
 def _listed(given: Sequence[str]) -> dict[str, str]:

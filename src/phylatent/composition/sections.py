@@ -1,7 +1,7 @@
 """The sections of keys that a configuration can have, and layers merged into them.
 
-Objectives and encoders bring a section each, and torch: they are imported when their sections are needed, and what can be told
-without them is told before.
+Objectives, encoders and solvers bring a section each, and torch: they are imported when their sections are needed, and what
+can be told without them is told before.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from phylatent.composition.layers import Layer
 from phylatent.errors import UserError
-from phylatent.layers import Layer
 from phylatent.schema import Settings
 
 ALIASES = {"svip": "svic", "casp": "casc"}
@@ -28,7 +28,7 @@ RENAMED = {"split.held_out": "the episodes are split in three now: split.validat
 """Keys of earlier versions, and what to say of them."""
 
 Parts = Mapping[str, type]
-"""Objectives and encoders: section of keys → the dataclass of its settings."""
+"""Objectives, encoders and solvers: section of keys → the dataclass of its settings."""
 
 
 def resolve(layers: Sequence[Layer]) -> Any:
@@ -77,28 +77,36 @@ def _check_settings(layers: Sequence[Layer]) -> None:
 
 
 def _parts(layers: Sequence[Layer]) -> Parts:
-    """The sections that are shipped, and those of the user's own objectives and encoders that the layers name."""
+    """The sections that are shipped, and those of the user's own objectives, encoders and solvers that the layers name."""
     from phylatent.models import encoders
     from phylatent.objectives import SHIPPED, TERMS, find_objective
+    from phylatent.planning import solvers
 
-    kinds: list[Any] = [*(TERMS[name] for name in SHIPPED), *(encoders.ENCODERS[name] for name in encoders.SHIPPED)]
+    kinds: list[Any] = [TERMS[name] for name in SHIPPED]
+    kinds += [encoders.ENCODERS[name] for name in encoders.SHIPPED]
+    kinds += [solvers.SOLVERS[name] for name in solvers.SHIPPED]
     for layer in layers:
-        terms, model = layer.says.get("terms"), layer.says.get("model")
+        terms, model, plan = (layer.says.get(name) for name in ("terms", "model", "plan"))
         if isinstance(terms, (list, tuple)):
             kinds += [_readable(find_objective(ALIASES.get(str(term), str(term)))) for term in terms]
         if isinstance(model, Mapping) and model.get("encoder"):
             kinds.append(_readable(encoders.find_encoder(str(model["encoder"]))))
+        if isinstance(plan, Mapping) and plan.get("solver"):
+            kinds.append(_readable(solvers.find_solver(str(plan["solver"]))))
     taken = {*ALIASES, *(entry.name for entry in fields(Settings))}
     found: dict[str, Any] = {}
     for kind in kinds:
         if kind.name in taken or found.setdefault(kind.name, kind) is not kind:
-            raise UserError(f"there are settings called {kind.name!r} already; give {kind.__qualname__} another name")
+            raise UserError(f"there are settings called {kind.name!r} already; give {_called(kind)} another name")
     return {name: kind.Settings for name, kind in found.items() if fields(kind.Settings)}
 
 
-@cache
+def _called(kind: Any) -> str:
+    return str(getattr(kind, "__qualname__", kind.name))
+
+
 def _readable(kind: Any) -> Any:
-    """An objective or encoder whose settings the command line can set."""
+    """An objective, encoder or solver whose settings the command line can set."""
     try:
         OmegaConf.structured(kind.Settings())
     except (OmegaConfBaseException, TypeError, ValueError) as error:
