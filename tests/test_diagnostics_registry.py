@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
@@ -81,7 +82,7 @@ def test_the_guides_file_is_all_it_takes(stranger: Diagnostic, episodes: Episode
     # Rows 40 to 74 and 80 to 95: those of the test episodes that are not beyond the hundred a block later, with both seeds.
     assert "stillness: 102 of 350 eligible, ± 0.0 over 2 seeds" in shown
 
-    page = make_report(runs, tmp_path / "page").read_text()
+    page = html.unescape(make_report(runs, tmp_path / "page").read_text())
     for words in (
         "Latent stillness ↓",
         stranger.meaning,
