@@ -254,19 +254,17 @@ def _seconds(name: str, home: Path) -> dict[str, float]:
 def table(summary: dict[str, Any]) -> str:
     protocols = list(summary["floors"])
     counted = [f"{p}, {summary['floors'][p].get('pairs', 0)} pairs" for p in protocols]
-    rates = [
-        name for name in DIAGNOSTICS if name in PAPER_DIAGNOSTICS or any(name in cells for cells in summary["methods"].values())
-    ]
+    measured = {name for cells in summary["methods"].values() for name in cells}
+    rates = [name for name in DIAGNOSTICS if name in PAPER_DIAGNOSTICS or name in measured]
     lines = ["| | " + " | ".join((*rates, *counted)) + " |", "|---" * (1 + len(rates) + len(protocols)) + "|"]
     for method, cells in summary["methods"].items():
         lines.append(f"| {method} | " + " | ".join(_cell(cells.get(name)) for name in (*rates, *protocols)) + " |")
     for policy in ("random", "nothing", "expert"):
         floors = [summary["floors"][p].get(policy) for p in protocols]
-        lines.append(
-            f"| {policy} |{' |' * len(rates)} " + " | ".join("–" if f is None else f"{100 * f:.1f}" for f in floors) + " |"
-        )
-    for method, measured in summary["validation"].items():
-        lines.append(f"{method}: " + ", ".join(f"{name} {value['mean']:.4g}" for name, value in measured.items()))
+        shown = " | ".join("–" if f is None else f"{100 * f:.1f}" for f in floors)
+        lines.append(f"| {policy} |{' |' * len(rates)} {shown} |")
+    for method, found in summary["validation"].items():
+        lines.append(f"{method}: " + ", ".join(f"{name} {value['mean']:.4g}" for name, value in found.items()))
     return "\n".join(lines)
 
 

@@ -220,22 +220,15 @@ def test_the_record_says_what_was_counted(sample: Sample, tmp_path: Path) -> Non
 def test_nothing_is_drawn_from_training_episodes(sample: Sample) -> None:
     held = set(range(3 * (STEPS + 1), EPISODES * (STEPS + 1)))
     for one in sample.seeds:
-        assert {
-            *one["invariance"].rows,
-            *one["invariance"].later,
-            *one["identifiability"].rows,
-            *one["counterfactual"].rows,
-        } <= held
-        assert (one["invariance"].rows // (STEPS + 1) == one["invariance"].later // (STEPS + 1)).all()
+        states, pairs, branches = (one[name] for name in ("invariance", "identifiability", "counterfactual"))
+        assert {*states.rows, *states.later, *pairs.rows, *branches.rows} <= held
+        assert (states.rows // (STEPS + 1) == states.later // (STEPS + 1)).all()
         taken = {action.tobytes(): row for row, action in enumerate(sample.held_out.episodes.actions)}
-        for start, windows in zip(one["counterfactual"].rows, one["counterfactual"].windows, strict=True):
+        for start, windows in zip(branches.rows, branches.windows, strict=True):
             homes = [taken[window[0, :2].tobytes()] // (STEPS + 1) for window in windows]
             assert len({start // (STEPS + 1), *homes}) == 3
             assert set(homes) <= set(SPLIT.test)
-    drawn = {
-        tuple(sorted(pair))
-        for pair in zip(one["identifiability"].first.tolist(), one["identifiability"].second.tolist(), strict=True)
-    }
+    drawn = {tuple(sorted(pair)) for pair in zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)}
     assert len(drawn) == 500
     assert all(i != j for i, j in drawn)
 

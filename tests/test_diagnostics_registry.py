@@ -1,9 +1,11 @@
-"""A diagnostic is one file: what a stranger puts there is in the record, in the terminal's table and on the page."""
+"""A diagnostic is one file: the guide's own is in the record, in the terminal's table and on the page."""
 
 from __future__ import annotations
 
+import html
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,62 +29,22 @@ from phylatent.report import make_report
 from phylatent.schema import PAPER_DIAGNOSTICS, ClipConfig, DiagnoseConfig
 from phylatent.tasks.tworooms import TASK
 
-STRANGER = """
-import numpy as np
-from phylatent.diagnostics.diagnostic import Breakdown, Diagnostic, Points, ScatterAxes
-from phylatent.diagnostics.rates import Measured, count
-
-
-class Smallness(Diagnostic):
-    name = "smallness"
-    title = "Smallness of latents"
-    meaning = "Share of frames whose latent is shorter than 1."
-    failure = "a latent shorter than 1"
-    counted = "frames"
-    chance = 0.25
-    breakdown = Breakdown("by_half", "Smallness, by half")
-    axes = ScatterAxes("d row", "d length", "r len", "#777777", (0.0, 99.0), "d_length: how long a latent is.")
-
-    def draw(self, material, seed):
-        return material.rng(seed, self.name).choice(material.held_out.rows, 30, replace=False)
-
-    def identity(self, sample):
-        return (sample,)
-
-    def measure(self, model, sample, material, seed):
-        length = np.linalg.norm(model.encode(material.held_out.episodes.frames, sample), axis=1)
-        home, early = material.held_out.episode_of(sample), sample < np.median(sample)
-        counted = {half: count(length < 1, chosen, home, episodes=len(material.held_out.ids))
-                   for half, chosen in {"early": early, "late": ~early}.items()}
-        return Measured(counted["early"] + counted["late"], counted, {"length": length, "row": sample})
-
-    def beside_rate(self, found, settings):
-        return {"by_half": found.rates(["early", "late"])}
-
-    def remark(self, section):
-        return "small indeed"
-
-    def points(self, arrays, section):
-        length = arrays["length"]
-        return Points(arrays["row"], length, length, length < 1, (("z", 1.0),), len(length))
-
-
-DIAGNOSTIC = Smallness()
-"""
+GUIDE = Path(__file__).parents[1] / "docs" / "diagnostics.md"
 SPLIT = Split(train=(0,), validation=(), test=(1, 2, 3, 4, 5), seed=0)
-SETTINGS = DiagnoseConfig(diagnostics=("smallness",), seeds=(0, 1), bootstrap=50, workers=1)
+SETTINGS = DiagnoseConfig(diagnostics=("stillness",), seeds=(0, 1), bootstrap=50, workers=1)
 
 
 @pytest.fixture
 def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Diagnostic:
     (tmp_path / "files").mkdir()
-    (tmp_path / "files" / "smallness.py").write_text(STRANGER)
+    (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    (tmp_path / "files" / "stillness.py").write_text(code)
     monkeypatch.setattr(diagnostics, "__path__", [*diagnostics.__path__, str(tmp_path / "files")])
     found = diagnostics._find()
-    monkeypatch.delitem(sys.modules, "phylatent.diagnostics.smallness")
-    assert [*found] == [*PAPER_DIAGNOSTICS, "reachability", "smallness"]
-    monkeypatch.setitem(diagnostics.DIAGNOSTICS, "smallness", found["smallness"])
-    return found["smallness"]
+    monkeypatch.delitem(sys.modules, "phylatent.diagnostics.stillness")
+    assert [*found] == [*PAPER_DIAGNOSTICS, "reachability", "stillness"]
+    monkeypatch.setitem(diagnostics.DIAGNOSTICS, "stillness", found["stillness"])
+    return found["stillness"]
 
 
 @pytest.fixture
@@ -90,23 +52,22 @@ def episodes(tmp_path: Path) -> Episodes:
     return open_episodes(write_file(tmp_path / "rows.h5", [40] * 6), TASK)
 
 
-class Rows:
-    """A latent as long as the number that its frame is filled with, for two of three rows."""
+class Stuck:
+    """The latent is the number that a frame is filled with, which is its row, but for the first hundred, which are alike."""
 
     def encode(self, frames: torch.Tensor) -> torch.Tensor:
-        rows = frames[:, 0, 0, :1].float()
-        return torch.where(rows % 3 == 0, rows / 1000, rows)
+        return frames[:, 0, 0, :1].float().clamp(min=100)
 
     def rollout(self, z: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
         return z[:, None].expand(-1, blocks.shape[1], -1)
 
 
-def test_a_strangers_file_is_all_it_takes(stranger: Diagnostic, episodes: Episodes, tmp_path: Path) -> None:
-    found = diagnose_model(Rows(), task=TASK, episodes=episodes, split=SPLIT, clip=ClipConfig(), settings=SETTINGS)
-    section = found.record["smallness"]
+def test_the_guides_file_is_all_it_takes(stranger: Diagnostic, episodes: Episodes, tmp_path: Path) -> None:
+    found = diagnose_model(Stuck(), task=TASK, episodes=episodes, split=SPLIT, clip=ClipConfig(), settings=SETTINGS)
+    section = found.record["stillness"]
     assert 0 < section["rate"] < 1
     assert section["failures"] == sum(half["failures"] for half in section["by_half"].values())
-    assert set(found.arrays) == {f"seed{seed}/smallness/{name}" for seed in (0, 1) for name in ("length", "row")}
+    assert set(found.arrays) == {f"seed{seed}/stillness/{name}" for seed in (0, 1) for name in ("moved", "row")}
 
     runs = []
     for variant in ("lewm", "other"):
@@ -118,26 +79,25 @@ def test_a_strangers_file_is_all_it_takes(stranger: Diagnostic, episodes: Episod
     show_rates([json.loads((run / "diagnostics" / "paper.json").read_text()) for run in runs], screen)
     shown = screen.export_text()
     assert f"{100 * section['rate']:.1f} %" in shown
-    assert "eligible, ± " in shown
-    assert "seeds; small indeed" in shown
+    # Rows 40 to 74 and 80 to 95: those of the test episodes that are not beyond the hundred a block later, with both seeds.
+    assert "stillness: 102 of 350 eligible, ± 0.0 over 2 seeds" in shown
 
-    page = make_report(runs, tmp_path / "page").read_text()
+    page = html.unescape(make_report(runs, tmp_path / "page").read_text())
     for words in (
-        "Smallness of latents ↓",
+        "Latent stillness ↓",
         stranger.meaning,
-        "30 frames drawn",
-        "Smallness, by half",
-        "d<sub>length</sub>: how long a latent is.",
-        'data-cloud="smallness"',
-        "small indeed",
-        "as many smallness failures",
+        "175 states drawn",
+        "Stillness, by half of the file",
+        "d<sub>spread</sub>: of all latents;",
+        'data-cloud="stillness"',
+        "as many stillness failures",
         "invariance",
     ):
         assert words in page, words
     record = json.loads((tmp_path / "page" / "report.json").read_text())
-    assert record["methods"][0]["rates"]["smallness"]["mean"] == section["rate"]
+    assert record["methods"][0]["rates"]["stillness"]["mean"] == section["rate"]
     assert record["methods"][0]["rates"]["invariance"]["mean"] is None
-    (change,) = [one for one in record["diagnostic_comparisons"] if one["diagnostic"] == "smallness"]
+    (change,) = [one for one in record["diagnostic_comparisons"] if one["diagnostic"] == "stillness"]
     assert change["relative_reduction"] == 0
 
 

@@ -56,7 +56,7 @@ class RowLatents:
 
 
 def folded(rows: np.ndarray) -> np.ndarray:
-    """There and back within the 20 rows of a window: its goal lies where it began."""
+    """There and back within the 20 rows of a path: its goal lies where it began."""
     return np.abs(rows % 20 - 10)
 
 
@@ -84,7 +84,7 @@ def test_a_folded_latent_fails(episodes: Episodes) -> None:
 
 
 def test_the_interval_is_over_episodes(episodes: Episodes) -> None:
-    """Two of five episodes are folded: their windows fail together, so the interval is wide."""
+    """Two of five episodes are folded: their paths fail together, so the interval is wide."""
     settings = replace(SETTINGS, seeds=(0,))
     found = diagnose(RowLatents(lambda rows: np.where((rows // LENGTH) % 2, rows, folded(rows))), episodes, settings)
     section, arrays = found.record["reachability"], {k.split("/")[-1]: v for k, v in found.arrays.items()}
@@ -95,7 +95,7 @@ def test_the_interval_is_over_episodes(episodes: Episodes) -> None:
     assert section["interval"][1] - section["interval"][0] > 0.4
 
 
-def test_one_window_and_none(episodes: Episodes) -> None:
+def test_one_path_and_none(episodes: Episodes) -> None:
     section = diagnose(RowLatents(folded), episodes, replace(SETTINGS, states=1, seeds=(0,))).record["reachability"]
     assert (section["failures"], section["eligible"], section["interval"]) == (1, 1, [0, 1])
     broken = diagnose(RowLatents(np.zeros_like), episodes).record

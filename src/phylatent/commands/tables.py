@@ -15,6 +15,8 @@ from phylatent.records import rated_sections, split_of, split_words
 from phylatent.statistics import mcnemar, paired_difference
 
 FORMS = ("seen", "unseen")
+SIDE_BY_SIDE = 3
+"""Rates with their intervals that 80 columns hold; of more, intervals stand below."""
 
 
 def percent(rate: float | None, interval: Sequence[float] | None = None) -> str:
@@ -33,6 +35,8 @@ def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
         table.add_column(section, justify="right", no_wrap=True)
     for record in records:
         cells = [percent(record[section]["rate"], record[section]["interval"]) for section in sections]
+        if len(sections) > SIDE_BY_SIDE:
+            cells = [cell.replace(" [", "\n[") for cell in cells]
         table.add_row(escape(record["model"]["name"]), *cells)
     console.print(table)
     _show_kinds(records, console)

@@ -76,7 +76,7 @@ def lost_order(d_phys_T: np.ndarray, d_true_T: np.ndarray, d_pred_T: np.ndarray,
     return Comparisons(*(values.reshape(*values.shape[:-2], -1) for values in (eligible, failed)))
 
 
-class OfNeighbours(Diagnostic[Neighbours]):
+class NeighbourDiagnostic(Diagnostic[Neighbours]):
     """What the two diagnostics of anchors and their references share: their sample, and its distances."""
 
     counted = "comparisons"
@@ -113,7 +113,7 @@ class OfNeighbours(Diagnostic[Neighbours]):
         return held_out.episode_of(sample.rows[: sample.references.shape[1]])
 
 
-class OrderUnderShifts(OfNeighbours):
+class OrderUnderShifts(NeighbourDiagnostic):
     name = "invariance"
     title = "Physical invariance"
     meaning = "Share of rightly ordered comparisons that are reversed or tied after both images are shifted."
@@ -144,7 +144,7 @@ class OrderUnderShifts(OfNeighbours):
         return {"by_condition": found.rates([f"{kind} {strength:g}" for kind, strength in CONDITIONS])}
 
 
-class Distinguishability(OfNeighbours):
+class Distinguishability(NeighbourDiagnostic):
     name = "distinguishability"
     title = "Distinguishability"
     meaning = "Share of comparisons where a physically far state is as near in latent space as a near one, or nearer."

@@ -78,9 +78,8 @@ def constant_windows(held_out: HeldOutRows, task: TaskSpec, *, stride: int, bloc
     pieces = []
     for episode in held_out.ids:
         offset, count = held_out.episodes.offsets[episode], (held_out.episodes.lengths[episode] - 1) // held_out.block_rows
-        pieces.append(
-            held_out.episodes.actions[offset : offset + count * held_out.block_rows].reshape(count, stride * task.action_dim)
-        )
+        actions = held_out.episodes.actions[offset : offset + count * held_out.block_rows]
+        pieces.append(actions.reshape(count, stride * task.action_dim))
     taken = np.concatenate(pieces)
     if len(taken) < 2:
         raise UserError(f"the held-out episodes of {held_out.episodes.path} hold {len(taken)} blocks of actions; it takes 2")

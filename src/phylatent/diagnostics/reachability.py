@@ -4,7 +4,7 @@ A planner walks down the latent distance. Where a path that really led to the go
 stalls before it, however well states are told apart and actions are predicted.
 """
 
-# N windows, L rows of a window (goal included), D latent, C physical coordinates
+# N paths, L rows of a path (goal included), D latent, C physical coordinates
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HORIZONS_AHEAD = 2
 
 
 def goal_distances(z_NLD: np.ndarray) -> np.ndarray:
-    """‖z_t − z_goal‖₂ of every row before a window's last, which is the goal: float64 [N, L − 1]."""
+    """‖z_t − z_goal‖₂ of every row before a path's last, which is the goal: float64 [N, L − 1]."""
     z = z_NLD.astype(np.float64)
     return np.linalg.norm(z[:, :-1] - z[:, -1:], axis=-1)
 
@@ -54,12 +54,12 @@ def reachability_failures(correlation: np.ndarray, *, together: float = TOGETHER
 
 
 @dataclass(frozen=True, eq=False)
-class Windows:
+class Paths:
     rows: np.ndarray
     """int64 [N, L]: a block apart, in one episode; the last one is the goal."""
 
 
-def draw_paths(held_out: HeldOutRows, rng: np.random.Generator, *, count: int, blocks: int) -> Windows:
+def draw_paths(held_out: HeldOutRows, rng: np.random.Generator, *, count: int, blocks: int) -> Paths:
     """Distinct starts, each with the rows of its episode that lead to a goal `blocks` later."""
     candidates = held_out.rows_before(blocks)
     if not len(candidates):
@@ -68,10 +68,10 @@ def draw_paths(held_out: HeldOutRows, rng: np.random.Generator, *, count: int, b
             "takes; collect longer ones, or give smaller diagnose.horizons"
         )
     starts = rng.choice(candidates, min(count, len(candidates)), replace=False)
-    return Windows(starts[:, None] + held_out.block_rows * np.arange(blocks + 1))
+    return Paths(starts[:, None] + held_out.block_rows * np.arange(blocks + 1))
 
 
-class Reachability(Diagnostic[Windows]):
+class Reachability(Diagnostic[Paths]):
     name = "reachability"
     title = "Goal reachability"
     meaning = (
@@ -90,18 +90,18 @@ class Reachability(Diagnostic[Windows]):
         "ρ: rank correlation of time and distance left, a failure below 0.5.",
     )
 
-    def draw(self, material: Material, seed: int) -> Windows:
+    def draw(self, material: Material, seed: int) -> Paths:
         settings = material.settings
         rng, blocks = material.rng(seed, self.name), blocks_ahead(settings)
         return draw_paths(material.held_out, rng, count=settings.states, blocks=blocks)
 
-    def identity(self, sample: Windows) -> tuple[np.ndarray, ...]:
+    def identity(self, sample: Paths) -> tuple[np.ndarray, ...]:
         return (sample.rows,)
 
-    def notes(self, sample: Windows, material: Material) -> list[str]:
+    def notes(self, sample: Paths, material: Material) -> list[str]:
         return shortfall("paths to a goal", len(sample.rows), material.settings.states)
 
-    def measure(self, model: JudgedModel, sample: Windows, material: Material, seed: int) -> Measured:
+    def measure(self, model: JudgedModel, sample: Paths, material: Material, seed: int) -> Measured:
         held_out = material.held_out
         rows, place = np.unique(sample.rows, return_inverse=True)
         z_NLD = model.encode(held_out.episodes.frames, rows)[place.reshape(sample.rows.shape)]
@@ -123,8 +123,8 @@ class Reachability(Diagnostic[Windows]):
             facts={"median_correlation": float(np.median(correlation))},
         )
 
-    def beside_rate(self, found: Findings[Windows], settings: DiagnoseConfig) -> dict[str, Any]:
-        """The median is over the windows of all seeds; `physical` is the rate that the physical distance itself would have."""
+    def beside_rate(self, found: Findings[Paths], settings: DiagnoseConfig) -> dict[str, Any]:
+        """The median is over the paths of all seeds; `physical` is the rate that the physical distance itself would have."""
         correlations = [one.arrays["correlation"] for one in found.measured]
         median = float(np.median(np.concatenate(correlations))) if correlations else None
         return {"blocks": blocks_ahead(settings), "median_correlation": median} | found.rates([PHYSICAL])

@@ -149,15 +149,8 @@ def reductions_table(methods: Sequence[Method]) -> Table | None:
         difference = "" if r.before is None or r.after is None else f"{points(r.after - r.before)} points"
         difference += ", ranges overlap" if r.overlap else ""
         last = Cell("not compared", r.reason) if r.reason else Cell(change or "–", difference)
-        rows.append(
-            (
-                Cell(f"{r.method} against {r.reference}"),
-                Cell(DIAGNOSTICS[r.diagnostic].title),
-                _share(r.before),
-                _share(r.after),
-                last,
-            )
-        )
+        name = DIAGNOSTICS[r.diagnostic].title
+        rows.append((Cell(f"{r.method} against {r.reference}"), Cell(name), _share(r.before), _share(r.after), last))
     head = ("Comparison", "Failure mode", "Reference", "Method", "Relative change")
     return (
         Table("Change of each failure rate against the reference, on the same diagnostic sample", head, tuple(rows))
