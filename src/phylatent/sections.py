@@ -103,9 +103,7 @@ def _readable(kind: Any) -> Any:
         OmegaConf.structured(kind.Settings())
     except (OmegaConfBaseException, TypeError, ValueError) as error:
         said = " ".join(str(error).split())
-        raise UserError(
-            f"the settings of {kind.name!r} cannot be used: each needs a plain type and a default: {said}"
-        ) from error
+        raise UserError(f"settings of {kind.name!r} cannot be used; each needs a plain type and a default: {said}") from error
     return kind
 
 
