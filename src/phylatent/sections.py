@@ -85,26 +85,26 @@ def _parts(layers: Sequence[Layer]) -> Parts:
     for layer in layers:
         terms, model = layer.says.get("terms"), layer.says.get("model")
         if isinstance(terms, (list, tuple)):
-            kinds += [_readable(find_objective(ALIASES.get(str(term), str(term)))) for term in terms]
+            kinds += [find_objective(ALIASES.get(str(term), str(term))) for term in terms]
         if isinstance(model, Mapping) and model.get("encoder"):
-            kinds.append(_readable(encoders.find_encoder(str(model["encoder"]))))
+            kinds.append(encoders.find_encoder(str(model["encoder"])))
     taken = {*ALIASES, *(entry.name for entry in fields(Settings))}
     found: dict[str, Any] = {}
     for kind in kinds:
         if kind.name in taken or found.setdefault(kind.name, kind) is not kind:
             raise UserError(f"there are settings called {kind.name!r} already; give {kind.__qualname__} another name")
+        _check_readable(kind.name, kind.Settings)
     return {name: kind.Settings for name, kind in found.items() if fields(kind.Settings)}
 
 
 @cache
-def _readable(kind: Any) -> Any:
-    """An objective or encoder whose settings the command line can set."""
+def _check_readable(name: str, settings: type) -> None:
+    """An error unless the command line can set the settings of an objective or encoder."""
     try:
-        OmegaConf.structured(kind.Settings())
+        OmegaConf.structured(settings())
     except (OmegaConfBaseException, TypeError, ValueError) as error:
         said = " ".join(str(error).split())
-        raise UserError(f"settings of {kind.name!r} cannot be used; each needs a plain type and a default: {said}") from error
-    return kind
+        raise UserError(f"settings of {name!r} cannot be used; each needs a plain type and a default: {said}") from error
 
 
 @cache

@@ -266,7 +266,7 @@ def _trainer(
     )
 
 
-def _loader(config: Config, windows: Windows, total_steps: int, first_step: int, trainer: L.Trainer) -> DataLoader:
+def _loader(config: Config, windows: Windows, total_steps: int, first_step: int, trainer: L.Trainer) -> DataLoader[Any]:
     sampler = StepSampler(
         len(windows),
         config.train.batch_size,
