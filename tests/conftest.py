@@ -19,7 +19,7 @@ from phylatent.simulator import Simulator
 from phylatent.tasks.tworooms import TASK
 from training_runs import STEPS, finish
 
-pytest_plugins = ["command_line", "lewm_checkpoints"]
+pytest_plugins = ["command_line", "lewm_checkpoints", "own_packages"]
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 if WORKER and hasattr(os, "sched_setaffinity"):

@@ -261,7 +261,7 @@ def test_a_file_that_declares_none(text: str, sentence: str, tmp_path: Path):
 
 
 def test_a_package_may_bring_a_solver(monkeypatch, tmp_path: Path):
-    (tmp_path / "packaged_solver.py").write_text(OWN.read_text().replace('"shooting"', '"packaged"'))
+    (tmp_path / "packaged_solver.py").write_text(Path(OWN).read_text().replace('"shooting"', '"packaged"'))
     monkeypatch.syspath_prepend(tmp_path)
     point = importlib.metadata.EntryPoint("packaged", "packaged_solver:SOLVER", "phylatent.solvers")
     monkeypatch.setattr(own_files, "entry_points", lambda group: [point] if group == "phylatent.solvers" else [])

@@ -31,7 +31,8 @@ from phylatent.machine import peak_memory_gb
 from phylatent.records import provenance, rated_sections, split_of, split_words, write_json
 from phylatent.runs import CONFIG, default_directory, home
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig
-from phylatent.training.run import TrainResult, train, with_data_path
+from phylatent.training.result import TrainResult
+from phylatent.training.run import train, with_data_path
 
 TASK = "tworooms"
 VARIANTS = ("lewm", "phylatent-plus")

@@ -88,33 +88,29 @@ def _parts(layers: Sequence[Layer]) -> Parts:
     for layer in layers:
         terms, model, plan = (layer.says.get(name) for name in ("terms", "model", "plan"))
         if isinstance(terms, (list, tuple)):
-            kinds += [_readable(find_objective(ALIASES.get(str(term), str(term)))) for term in terms]
+            kinds += [find_objective(ALIASES.get(str(term), str(term))) for term in terms]
         if isinstance(model, Mapping) and model.get("encoder"):
-            kinds.append(_readable(encoders.find_encoder(str(model["encoder"]))))
+            kinds.append(encoders.find_encoder(str(model["encoder"])))
         if isinstance(plan, Mapping) and plan.get("solver"):
-            kinds.append(_readable(solvers.find_solver(str(plan["solver"]))))
+            kinds.append(solvers.find_solver(str(plan["solver"])))
     taken = {*ALIASES, *(entry.name for entry in fields(Settings))}
     found: dict[str, Any] = {}
     for kind in kinds:
         if kind.name in taken or found.setdefault(kind.name, kind) is not kind:
-            raise UserError(f"there are settings called {kind.name!r} already; give {_called(kind)} another name")
+            named = getattr(kind, "__qualname__", f"the {type(kind).__name__}")
+            raise UserError(f"there are settings called {kind.name!r} already; give {named} another name")
+        _check_readable(kind.name, kind.Settings)
     return {name: kind.Settings for name, kind in found.items() if fields(kind.Settings)}
 
 
-def _called(kind: Any) -> str:
-    return str(getattr(kind, "__qualname__", kind.name))
-
-
-def _readable(kind: Any) -> Any:
-    """An objective, encoder or solver whose settings the command line can set."""
+@cache
+def _check_readable(name: str, settings: type) -> None:
+    """An error unless the command line can set the settings of an objective, encoder or solver."""
     try:
-        OmegaConf.structured(kind.Settings())
+        OmegaConf.structured(settings())
     except (OmegaConfBaseException, TypeError, ValueError) as error:
         said = " ".join(str(error).split())
-        raise UserError(
-            f"the settings of {kind.name!r} cannot be used: each needs a plain type and a default: {said}"
-        ) from error
-    return kind
+        raise UserError(f"settings of {name!r} cannot be used; each needs a plain type and a default: {said}") from error
 
 
 @cache

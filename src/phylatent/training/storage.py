@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.loggers.logger import Logger
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.utilities import rank_zero_only
 
 from phylatent.errors import UserError
 from phylatent.files import atomic
