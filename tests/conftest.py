@@ -6,18 +6,20 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 # Some virtual machines announce bf16 instructions that they do not have, and oneDNN dies of believing them.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 
 import pytest
 import torch
-
 from own_tasks import WriteTask, writer
+from training_runs import STEPS, finish
+
 from phylatent import tasks
+from phylatent.machine import peak_memory_gb
 from phylatent.simulator import Simulator
 from phylatent.tasks.tworooms import TASK
-from training_runs import STEPS, finish
 
 pytest_plugins = ["command_line", "lewm_checkpoints", "own_packages"]
 
@@ -28,6 +30,30 @@ if WORKER and hasattr(os, "sched_setaffinity"):
     CORES = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {CORES[int(WORKER.removeprefix("gw")) % len(CORES)]})
 torch.set_num_threads(1 if WORKER else 2)
+
+MEMORY_GB = 2.5
+"""What a worker of `make test` may take: two of them, and what they start, fit a small machine."""
+PEAKS: dict[str, float] = {}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells its peak; the session fails if one took more than it may."""
+    told = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["peak_memory_gb"] = peak_memory_gb()
+    elif any(peak > MEMORY_GB for peak in PEAKS.values()):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    PEAKS[node.gateway.id] = getattr(node, "workeroutput", {}).get("peak_memory_gb", 0.0)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for worker, peak in sorted(PEAKS.items()):
+        too_much = f", more than the {MEMORY_GB} GB it may" if peak > MEMORY_GB else ""
+        terminalreporter.write_line(f"{worker} took up to {peak:.2f} GB{too_much}")
 
 
 @pytest.fixture(scope="session")

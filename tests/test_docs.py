@@ -11,7 +11,7 @@ import pytest
 from phylatent.composition.layers import available
 
 ROOT = Path(__file__).parents[1]
-LABELS = (ROOT / "tests" / "paper_labels.txt").read_text().split()
+LABELS = (ROOT / "tests" / "helpers" / "paper_labels.txt").read_text().split()
 HERE, REST = (ROOT / "docs" / "paper-map.md").read_text().split("## What is not here yet")
 NOT_YET, SIBLINGS = REST.split("## Sibling methods")
 
