@@ -29,7 +29,7 @@ from phylatent.schema import PAPER_DIAGNOSTICS
 from phylatent.statistics import EPISODES, mcnemar, paired_difference, spread
 
 PROTOCOLS = ("paper", "moderate", "strict")
-TERMS = ("pred", "sigreg", "svic", "psg", "fra", "casc", "ld")
+OBJECTIVES = ("pred", "sigreg", "svic", "psg", "fra", "casc", "ld")
 BASE, BEST = "lewm", "phylatent-plus"
 EQUAL_TIME = f"{BASE}, equal time"
 
@@ -69,9 +69,9 @@ def search(task: str, trials: dict[str, list[str]], budget: Sequence[str] = ()) 
 def ablation(task: str, budget: Sequence[str] = ()) -> Study:
     """The whole, the whole without one of the five, and nothing of them, three trainings each: failure rates and read-out."""
     methods = {name: (f"{name}-ablation", [f"variant={name}", *budget]) for name in (BASE, BEST)}
-    for term in TERMS[2:]:
-        terms = ",".join(name for name in TERMS if name != term)
-        methods[f"without {term}"] = (f"no-{term}-ablation", [f"variant={BEST}", f"terms=[{terms}]", *budget])
+    for term in OBJECTIVES[2:]:
+        terms = ",".join(name for name in OBJECTIVES if name != term)
+        methods[f"without {term}"] = (f"no-{term}-ablation", [f"variant={BEST}", f"objectives=[{terms}]", *budget])
     return Study(task, methods, {"diagnose": ["seed=0"]}, seeds=(0, 1, 2))
 
 

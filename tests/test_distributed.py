@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.nn.parallel import DistributedDataParallel
+from training_runs import EVERY_TERM
 
 from phylatent import build, compose, distributed
-from phylatent.objectives import TERMS
+from phylatent.objectives import OBJECTIVES
 from phylatent.randomness import Draws
-from training_runs import EVERY_TERM
 
 BATCH = 32
 
@@ -70,7 +70,7 @@ def test_two_processes_are_one_batch(tmp_path: Path, dropout: float, encoder: st
     graph = make_graph(dropout, encoder)
     expected = outcome(graph, graph(*make_batch(), Draws(0, 7, torch.device("cpu"))))
 
-    assert {name for name in found if name.startswith("loss/")} == {f"loss/{name}" for name in TERMS}
+    assert {name for name in found if name.startswith("loss/")} == {f"loss/{name}" for name in OBJECTIVES}
     assert found.keys() == expected.keys()
     scale = max(value.abs().max() for name, value in expected.items() if name.startswith("grad/"))
     for name, value in expected.items():

@@ -1,4 +1,4 @@
-"""An objective of one's own: `phylatent train terms=[pred,sigreg,docs/examples/straight.py] straight.weight=0.1`."""
+"""An objective of one's own: `phylatent train objectives=[pred,sigreg,docs/examples/straight.py] straight.weight=0.1`."""
 
 # B batch, T frames, D latent
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import EPSILON, Sequences, Term, TermSettings
+from phylatent.objectives.objective import EPSILON, Objective, ObjectiveSettings, Sequences
 from phylatent.randomness import Draws
 
 
@@ -20,13 +20,13 @@ def straight(z_BTD: Tensor, *, power: float = 1.0) -> Tensor:
 
 
 @dataclass(frozen=True)
-class StraightSettings(TermSettings):
+class StraightSettings(ObjectiveSettings):
     weight: float = 0.05
     power: float = 1.0
     """Above 1, sharp turns count more."""
 
 
-class Straight(Term):
+class Straight(Objective):
     """Latents of a clip lie on a line, as far as the other objectives let them."""
 
     name = "straight"

@@ -36,7 +36,7 @@ ACTION_DIMS = {"cube": 5, "tworooms": 2, "reacher": 2, "pusht": 2}
 @pytest.mark.parametrize("task", WEIGHTS)
 def test_the_papers_tables(task: str) -> None:
     config = compose(task=task, preset="paper", variant="phylatent")
-    terms = config.objectives
+    terms = config.objective_settings
     assert tuple(terms[name].weight for name in ("psg", "fra", "svic", "casc", "ld")) == WEIGHTS[task]
     assert (terms["pred"].weight, terms["sigreg"].weight) == (1.0, 0.09)
     assert (
@@ -58,8 +58,8 @@ def test_the_paper_preset() -> None:
     assert (config.model.image_size, config.model.patch_size, config.model.width) == (224, 14, 192)
     assert (config.model.predictor_depth, config.model.predictor_heads, config.model.predictor_mlp) == (6, 16, 2048)
     assert (config.clip.frames, config.clip.stride, config.clip.context, config.clip.offset) == (4, 5, 3, 1)
-    assert config.objectives["pred"].stop_gradient, "the paper's equation"
-    assert not compose(preset="laptop").objectives["pred"].stop_gradient, "what was measured (docs/choices.md)"
+    assert config.objective_settings["pred"].stop_gradient, "the paper's equation"
+    assert not compose(preset="laptop").objective_settings["pred"].stop_gradient, "what was measured (docs/choices.md)"
 
 
 VARIANTS = {
@@ -85,7 +85,7 @@ VARIANTS = {
 def test_variants() -> None:
     assert set(available("variants")) == set(VARIANTS)
     for name, terms in VARIANTS.items():
-        assert " ".join(compose(variant=name).terms) == terms
+        assert " ".join(compose(variant=name).objectives) == terms
 
 
 # Per task: K of Sub-JEPA, λ of SMWM.
@@ -96,15 +96,15 @@ SIBLINGS = {"cube": (32, 1.0), "tworooms": (32, 0.1), "reacher": (32, 5.0), "pus
 @pytest.mark.parametrize("task", SIBLINGS)
 def test_the_sibling_methods(task: str, preset: str) -> None:
     subjepa, smwm, sdjepa, pldm = (compose(task, preset, variant) for variant in ("subjepa", "smwm", "sdjepa", "pldm"))
-    assert not any(config.objectives["pred"].stop_gradient for config in (subjepa, smwm, sdjepa, pldm))
-    subspaces, count = subjepa.objectives["subspaces"], SIBLINGS[task][0]
+    assert not any(config.objective_settings["pred"].stop_gradient for config in (subjepa, smwm, sdjepa, pldm))
+    subspaces, count = subjepa.objective_settings["subspaces"], SIBLINGS[task][0]
     assert (subspaces.weight, subspaces.count, subspaces.directions) == (0.09, count, 1024 if preset == "paper" else 32)
-    assert smwm.objectives["inverse"].weight == SIBLINGS[task][1]
+    assert smwm.objective_settings["inverse"].weight == SIBLINGS[task][1]
     assert (smwm.clip.context, smwm.clip.frames) == (1, 2)
-    assert (sdjepa.objectives["sigreg"].weight, sdjepa.objectives["sigreg"].skip) == (0.09, 2)
-    contrast = sdjepa.objectives["contrast"]
+    assert (sdjepa.objective_settings["sigreg"].weight, sdjepa.objective_settings["sigreg"].skip) == (0.09, 2)
+    contrast = sdjepa.objective_settings["contrast"]
     assert (contrast.weight, contrast.dims, contrast.margin) == (0.1, 2, 0.2)
-    weights = [pldm.objectives[name].weight for name in ("variance", "variance_time", "covariance", "smoothness")]
+    weights = [pldm.objective_settings[name].weight for name in ("variance", "variance_time", "covariance", "smoothness")]
     assert weights == [18, 0.7, 12, 0.2]
 
 
@@ -125,10 +125,10 @@ def test_a_preset_may_extend_another() -> None:
     """The other one's sizes, what the task and the variant say in it, and then its own."""
     laptop, demo = (compose("pusht", preset, "lewm") for preset in ("laptop", "demo"))
     assert demo.model == laptop.model
-    assert demo.objectives == laptop.objectives
+    assert demo.objective_settings == laptop.objective_settings
     assert (laptop.plan.seeds, demo.plan.seeds) == ((0, 1, 2), (0,))
     assert demo.train == laptop.train
-    stopped = {task: compose(task, "demo", "lewm").objectives["pred"].stop_gradient for task in ("cube", "reacher")}
+    stopped = {task: compose(task, "demo", "lewm").objective_settings["pred"].stop_gradient for task in ("cube", "reacher")}
     assert stopped == {"cube": False, "reacher": True}, "what the variant says of a task there"
     with pytest.raises(UserError, match="unknown key 'extends'"):
         compose(overrides=["extends=laptop"])
@@ -138,7 +138,7 @@ def test_the_command_line_wins_and_types_are_checked() -> None:
     config = compose(overrides=["train.lr=2e-3", "train.steps=null", "pred.stop_gradient=true", "data=a=b.h5"])
     assert config.train.lr == 2e-3
     assert config.train.steps is None
-    assert config.objectives["pred"].stop_gradient is True
+    assert config.objective_settings["pred"].stop_gradient is True
     assert config.data == "a=b.h5"
     assert compose(overrides=["data=007"]).data == "007"
     with pytest.raises(FrozenInstanceError):
@@ -181,7 +181,7 @@ def test_the_command_line_wins_and_types_are_checked() -> None:
         ("train.trials=0", "train.trials is 0; it must be at least 1"),
         ("collect.episodes=${x}", "a value cannot be resolved"),
         ("variant=lewm", "variant is chosen by itself"),
-        ("terms=[pred,nothing]", "unknown objective 'nothing'"),
+        ("objectives=[pred,nothing]", "unknown objective 'nothing'"),
         ("devices=0", "devices is 0"),
         ("train.lr", "not of the form key=value"),
         ("train.lr={", "cannot be read"),
@@ -211,7 +211,7 @@ def test_every_method_has_its_better_stop_gradient_at_laptop_scale_and_the_paper
         ("reacher", "laptop", True, False),
         ("tworooms", "paper", True, True),
     ):
-        found = [compose(task, preset, name).objectives["pred"].stop_gradient for name in ("lewm", "phylatent")]
+        found = [compose(task, preset, name).objective_settings["pred"].stop_gradient for name in ("lewm", "phylatent")]
         assert found == [lewm, phylatent]
 
 
@@ -225,22 +225,22 @@ def test_short_steps_are_for_laptops_and_the_papers_planning_for_paper() -> None
 def test_settings_of_a_term_the_variant_does_not_use_are_refused() -> None:
     with pytest.raises(UserError, match="variant 'lewm' does not use 'casc'"):
         compose(variant="lewm", overrides=["casc.weight=0.1"])
-    config = compose(variant="lewm", overrides=["terms=[pred,sigreg,casc]", "casc.weight=0.1"])
-    assert config.objectives["casc"].weight == 0.1
+    config = compose(variant="lewm", overrides=["objectives=[pred,sigreg,casc]", "casc.weight=0.1"])
+    assert config.objective_settings["casc"].weight == 0.1
 
 
 def test_a_term_without_a_weight_is_refused_and_not_left_out_without_a_word() -> None:
-    for overrides in (["svic.weight=0"], ["terms=[pred,svic]", "svic.weight=0.0"], ["terms=[pred,variance]"]):
-        with pytest.raises(UserError, match=r"is among the terms, but \w+\.weight is 0, .*leave it out: terms=\[pred"):
+    for overrides in (["svic.weight=0"], ["objectives=[pred,svic]", "svic.weight=0.0"], ["objectives=[pred,variance]"]):
+        with pytest.raises(UserError, match=r"among the objectives, but \w+\.weight is 0, .*leave it out: objectives=\[pred"):
             compose(overrides=overrides)
-    with pytest.raises(UserError, match="terms is empty; name some"):
-        compose(overrides=["terms=[]"])
+    with pytest.raises(UserError, match="the list is empty; name some"):
+        compose(overrides=["objectives=[]"])
 
 
 def test_later_names_are_aliases() -> None:
     config = compose(overrides=["svip.weight=0.5", "casp.weight=0.25"])
-    assert config.objectives["svic"].weight == 0.5
-    assert config.objectives["casc"].weight == 0.25
+    assert config.objective_settings["svic"].weight == 0.5
+    assert config.objective_settings["casc"].weight == 0.25
 
 
 @pytest.mark.parametrize("task", all_tasks())

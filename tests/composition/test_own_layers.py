@@ -12,7 +12,7 @@ from own_packages import install
 from phylatent import compose
 from phylatent.composition import load_config, save_config
 from phylatent.errors import UserError
-from phylatent.objectives import TERMS
+from phylatent.objectives import OBJECTIVES
 from phylatent.runs import data_path, default_directory
 
 STRAIGHTER = Path(__file__).parents[2] / "docs" / "examples" / "straighter.yaml"
@@ -31,8 +31,8 @@ def write(tmp_path: Path) -> Write:
 
 
 def test_a_variant(write: Write, tmp_path: Path) -> None:
-    config = compose(preset="smoke", variant=write("terms: [pred, sigreg]\nsigreg: {weight: 0.3}"))
-    assert (config.variant, config.terms, config.objectives["sigreg"].weight) == ("mine", ("pred", "sigreg"), 0.3)
+    config = compose(preset="smoke", variant=write("objectives: [pred, sigreg]\nsigreg: {weight: 0.3}"))
+    assert (config.variant, config.objectives, config.objective_settings["sigreg"].weight) == ("mine", ("pred", "sigreg"), 0.3)
     assert default_directory(config).name == "tworooms-smoke-mine-seed0"
     save_config(config, tmp_path / "config.yaml")
     (tmp_path / "mine.yaml").unlink()
@@ -45,18 +45,18 @@ def test_a_variant_that_extends_another_wins_over_all_that_it_says(write: Write)
     path = write(
         "extends: mine.yaml\nsvic: {weight: 0.7}\npresets: {laptop: {tasks: {pusht: {ld: {weight: 0.2}}}}}", "next.yaml"
     )
-    further = compose("pusht", "laptop", path).objectives
-    assert (plus.objectives["svic"].weight, further["svic"].weight, further["ld"].weight) == (1.0, 0.7, 0.2)
-    assert further["casc"] == plus.objectives["casc"]
-    assert compose("tworooms", "laptop", path).objectives["ld"].weight == 0.01
+    further = compose("pusht", "laptop", path).objective_settings
+    assert (plus.objective_settings["svic"].weight, further["svic"].weight, further["ld"].weight) == (1.0, 0.7, 0.2)
+    assert further["casc"] == plus.objective_settings["casc"]
+    assert compose("tworooms", "laptop", path).objective_settings["ld"].weight == 0.01
 
 
 def test_paths_in_a_variant_are_relative_to_it() -> None:
     config = compose(preset="smoke", variant=str(STRAIGHTER))
-    TERMS.pop("straight")
-    assert config.terms[-1] == "straight"
-    assert config.term_files == {"straight": str(STRAIGHTER.with_name("straight.py"))}
-    assert config.objectives["straight"].power == 2
+    OBJECTIVES.pop("straight")
+    assert config.objectives[-1] == "straight"
+    assert config.objective_files == {"straight": str(STRAIGHTER.with_name("straight.py"))}
+    assert config.objective_settings["straight"].power == 2
 
 
 def test_a_preset(write: Write) -> None:
@@ -118,7 +118,7 @@ ODD = 3
     for _ in range(2):  # the dictionary is not used up
         config = compose(preset="evening", variant="bent")
         assert (config.preset, config.variant) == ("evening", "bent")
-        assert (config.train.steps, config.objectives["ld"].weight) == (9, 0.5)
+        assert (config.train.steps, config.objective_settings["ld"].weight) == (9, 0.5)
     with pytest.raises(UserError, match=r"variant 'odd' of package layered .* is of type int; it must be a dictionary, or"):
         compose(variant="odd")
     with pytest.raises(UserError, match=r"package layered .* brings a variant 'lewm', which is the name of one of phylatent"):

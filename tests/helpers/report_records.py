@@ -20,7 +20,7 @@ SIDE = 32
 STEPS = tuple(range(0, 55, 5))
 HORIZONS = (1, 3, 5)
 BETTER = {"lewm": 1.0, "phylatent": 0.45}
-TERMS = {"lewm": ("pred", "sigreg"), "phylatent": ("pred", "sigreg", "svic", "psg", "fra", "casc", "ld")}
+OBJECTIVES = {"lewm": ("pred", "sigreg"), "phylatent": ("pred", "sigreg", "svic", "psg", "fra", "casc", "ld")}
 
 
 def sha(text: str) -> str:
@@ -67,7 +67,7 @@ def sign(path: Path, split: str) -> None:
 
 
 def write_training(directory: Path, variant: str, seed: int, preset: str, rng: np.random.Generator) -> None:
-    terms = TERMS.get(variant, ("pred", "sigreg"))
+    terms = OBJECTIVES.get(variant, ("pred", "sigreg"))
     config = {
         "task": "tworooms",
         "preset": preset,
@@ -146,8 +146,8 @@ def write_diagnosis(
         kind: counted(int(((nuis * strength) > state).sum()), states)
         for kind, strength in {"brightness": 1.1, "colour": 0.9, "texture": 1.25, "noise": 0.7}.items()
     }
-    if model["variant"] in TERMS:
-        sees = ["brightness", "colour"] if "svic" in TERMS[model["variant"]] else []
+    if model["variant"] in OBJECTIVES:
+        sees = ["brightness", "colour"] if "svic" in OBJECTIVES[model["variant"]] else []
         for form, kinds in (("seen", sees), ("unseen", [kind for kind in invariance["by_kind"] if kind not in sees])):
             failures = sum(invariance["by_kind"][kind]["failures"] for kind in kinds)
             found = counted(failures, states * len(kinds)) if kinds else {"rate": None, "interval": None}

@@ -26,7 +26,7 @@ WEIGHTS = {
     **{"contrast": 0.1, "covariance": 12.0, "inverse": 0.1, "rollout": 0.3, "smoothness": 0.2, "subspaces": 0.09},
     **{"variance": 18.0, "variance_time": 0.7},
 }
-EVERY_TERM = [f"terms=[{','.join(WEIGHTS)}]", *(f"{name}.weight={weight}" for name, weight in WEIGHTS.items())]
+EVERY_TERM = [f"objectives=[{','.join(WEIGHTS)}]", *(f"{name}.weight={weight}" for name, weight in WEIGHTS.items())]
 EVERY_TERM += ["subspaces.count=8", "subspaces.directions=4"]
 
 

@@ -162,11 +162,11 @@ def test_settings_that_are_wrong(override: str, sentence: str) -> None:
 
 def test_what_a_training_has_seen() -> None:
     assert seen_in_training({}) is None, "a model that does not say how it was trained"
-    assert seen_in_training({"terms": ["pred", "sigreg"]}) == ()
+    assert seen_in_training({"objectives": ["pred", "sigreg"]}) == ()
     offsets = {"terms": ["pred", "svic"], "svic": {"weight": 0.03, "brightness": 0.03}}
     assert seen_in_training(offsets) == ("brightness", "colour"), "also of a run from before there were families"
-    kinds = compose(variant="phylatent-robust").objectives["svic"].kinds
-    robust = {"terms": ["svic"], "svic": {"family": "broad", "kinds": list(kinds)}}
+    kinds = compose(variant="phylatent-robust").objective_settings["svic"].kinds
+    robust = {"objectives": ["svic"], "svic": {"family": "broad", "kinds": list(kinds)}}
     assert seen_in_training(robust) == ("brightness", "colour")
     assert seen_in_training({"svic": {"family": "broad", "kinds": ["noise", "blur", "shading"]}}) == ("noise",)
     everything = seen_in_training({"svic": {"family": "broad", "kinds": list(FAMILY)}})

@@ -10,8 +10,8 @@ from torch import Tensor
 from training_runs import EVERY_TERM, WEIGHTS
 
 from phylatent import build, compose
-from phylatent.objectives import TERMS
-from phylatent.objectives.term import Dims, Sequences
+from phylatent.objectives import OBJECTIVES
+from phylatent.objectives.objective import Dims, Sequences
 from phylatent.randomness import Draws
 
 
@@ -53,7 +53,7 @@ TRAINS = {
 }
 
 
-@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_which_parts_an_objective_trains(graph, name: str) -> None:
     graph.train().zero_grad()
     losses = graph(*batch_of(6), DRAWS)
@@ -89,7 +89,7 @@ def sequences(dtype: torch.dtype, size: int = 3) -> Sequences:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_half_precision_inputs(graph, name: str, dtype: torch.dtype) -> None:
     seq = sequences(dtype)
     term, model = graph.terms[name], graph.world_model
@@ -104,7 +104,7 @@ def test_half_precision_inputs(graph, name: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e4])
 def test_constant_latents_stay_finite(graph, value: float) -> None:
-    for name in TERMS:
+    for name in OBJECTIVES:
         seq = sequences(torch.float32)
         constant = replace(
             seq,
@@ -118,7 +118,7 @@ def test_constant_latents_stay_finite(graph, value: float) -> None:
 def test_a_batch_of_one(graph) -> None:
     graph.train().zero_grad()
     losses = graph(*batch_of(1), DRAWS)
-    assert set(losses.terms) == set(TERMS)
+    assert set(losses.terms) == set(OBJECTIVES)
     assert all(loss.isfinite() for loss in losses.terms.values())
     losses.total.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in graph.parameters())
@@ -138,7 +138,7 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_which_inputs_an_objective_moves(name: str) -> None:
     """Both sides of every stop-gradient: what is detached gets nothing, everything else gets something."""
     margin = ["casc.margin_scale=100", "casc.max_margin=100"]  # so large that CASC is never satisfied
@@ -207,12 +207,12 @@ def whole():
     return graph, {name: tensor.clone() for name, tensor in graph.state_dict().items()}
 
 
-@pytest.mark.parametrize("removed", [name for name in TERMS if name != "pred"])
+@pytest.mark.parametrize("removed", [name for name in OBJECTIVES if name != "pred"])
 def test_removing_a_term_leaves_the_others_alone(whole, removed: str) -> None:
     """Initial parameters, draws and losses of every other term, early and late: equal to the bit."""
     graph, reference = whole
-    others = [text for text in EVERY_TERM if not text.startswith(("terms=", f"{removed}."))]
-    terms = f"terms=[{','.join(name for name in TERMS if name != removed)}]"
+    others = [text for text in EVERY_TERM if not text.startswith(("objectives=", f"{removed}."))]
+    terms = f"objectives=[{','.join(name for name in OBJECTIVES if name != removed)}]"
     without = build(compose(preset="smoke", overrides=[*others, terms])).train()
     assert removed not in without.terms
     assert all(torch.equal(tensor, reference[name]) for name, tensor in without.state_dict().items())
@@ -231,6 +231,6 @@ def test_a_term_sees_other_draws_at_another_step(whole) -> None:
 
 
 def test_every_term_names_itself_and_its_settings() -> None:
-    assert list(TERMS) == list(WEIGHTS)
-    for term in TERMS.values():
+    assert list(OBJECTIVES) == list(WEIGHTS)
+    for term in OBJECTIVES.values():
         term(term.Settings(), Dims(latent=48, target=2, action=10))

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from phylatent import build, compose
 from phylatent.errors import UserError
+from phylatent.objectives.objective import Dims, OpenLoop
 from phylatent.objectives.rollout import Rollout, RolloutSettings, open_loop, rollout
-from phylatent.objectives.term import Dims, OpenLoop
 
-TERMS = ["terms=[pred,sigreg,rollout]", "model.dropout=0"]
+OBJECTIVES = ["objectives=[pred,sigreg,rollout]", "model.dropout=0"]
 
 
 class Sums(nn.Module):
@@ -44,7 +44,7 @@ def test_one_block_is_the_first_prediction() -> None:
 
 @pytest.mark.parametrize("start", [0, 1, 2])
 def test_it_is_the_planners_rollout(start: int) -> None:
-    graph = awake(build(compose(preset="smoke", overrides=[*TERMS, f"rollout.start={start}"]))).eval()
+    graph = awake(build(compose(preset="smoke", overrides=[*OBJECTIVES, f"rollout.start={start}"]))).eval()
     frames, actions, targets = batch_of(4)
     with torch.no_grad():
         seq = graph.sequences(frames, actions, targets, DRAWS)
@@ -56,7 +56,7 @@ def test_it_is_the_planners_rollout(start: int) -> None:
 
 @pytest.mark.parametrize("stop", [True, False])
 def test_the_target_moves_only_without_its_stop_gradient(stop: bool) -> None:
-    graph = awake(build(compose(preset="smoke", overrides=[*TERMS, f"rollout.stop_gradient={stop}"]))).train()
+    graph = awake(build(compose(preset="smoke", overrides=[*OBJECTIVES, f"rollout.stop_gradient={stop}"]))).train()
     seq = graph.sequences(*batch_of(4), DRAWS)
     z = seq.z_BTD.detach().requires_grad_()
     clip = OpenLoop(z, seq.c_BHD)
@@ -67,7 +67,7 @@ def test_the_target_moves_only_without_its_stop_gradient(stop: bool) -> None:
 
 def test_later_steps_teach_the_earlier_ones() -> None:
     """The error of the last step alone reaches the first prediction."""
-    graph = awake(build(compose(preset="smoke", overrides=TERMS))).train()
+    graph = awake(build(compose(preset="smoke", overrides=OBJECTIVES))).train()
     seq = graph.sequences(*batch_of(4), DRAWS)
     first = seq.z_predicted_BHD[:, :1].detach().requires_grad_()
     open_loop(graph.world_model, seq.z_BTD[:, :1], first, seq.c_BHD, DRAWS)[:, -1].square().sum().backward()
@@ -75,7 +75,7 @@ def test_later_steps_teach_the_earlier_ones() -> None:
 
 
 def test_a_batch_of_one_and_the_running_statistics() -> None:
-    graph = build(compose(preset="smoke", overrides=TERMS)).train()
+    graph = build(compose(preset="smoke", overrides=OBJECTIVES)).train()
     seq = graph.sequences(*batch_of(1), DRAWS)
     before = {name: buffer.clone() for name, buffer in graph.named_buffers()}
     loss = graph.terms["rollout"](seq, graph.world_model, DRAWS)
@@ -96,7 +96,7 @@ def test_the_curriculum() -> None:
 
 def test_what_it_refuses() -> None:
     with pytest.raises(UserError, match=r"rollout\.start is -1"):
-        compose(overrides=["terms=[pred,rollout]", "rollout.start=-1"])
-    graph = build(compose(preset="smoke", overrides=[*TERMS, "rollout.start=3"])).train()
+        compose(overrides=["objectives=[pred,rollout]", "rollout.start=-1"])
+    graph = build(compose(preset="smoke", overrides=[*OBJECTIVES, "rollout.start=3"])).train()
     with pytest.raises(UserError, match=r"a rollout\.start below clip\.context = 3; got 1 and 3"):
         graph(*batch_of(2), DRAWS)

@@ -12,10 +12,10 @@ from phylatent import build, compose
 from phylatent.errors import UserError
 from phylatent.objectives.contrast import contrast, triplet_frames
 from phylatent.objectives.inverse import inverse, neighbours
+from phylatent.objectives.objective import Sequences
 from phylatent.objectives.pldm import covariance, smoothness, variance, variance_time
 from phylatent.objectives.sigreg import sigreg, unit_directions
 from phylatent.objectives.subspaces import orthonormal_rows, subspaces
-from phylatent.objectives.term import Sequences
 from phylatent.randomness import Draws
 
 

@@ -81,8 +81,8 @@ def test_one_name_belongs_to_one_file(task_file: WriteTask) -> None:
 
 
 def test_what_a_declaration_leaves_out_is_as_on_tworooms(task_file: WriteTask) -> None:
-    like = compose(task="tworooms", preset="smoke").objectives
-    assert compose(task=str(task_file()), preset="smoke").objectives == like
+    like = compose(task="tworooms", preset="smoke").objective_settings
+    assert compose(task=str(task_file()), preset="smoke").objective_settings == like
     table = re.findall(r"^\| `(\w+)` \| ([\d.]+) \|(.*) ?\|$", GUIDE, re.MULTILINE)
     assert {name for name, _, _ in table} == {"psg", "fra", "svic", "casc", "ld"}
     for name, weight, rest in table:
@@ -90,7 +90,7 @@ def test_what_a_declaration_leaves_out_is_as_on_tworooms(task_file: WriteTask) -
         assert {key: getattr(like[name], key) for key in told} == {key: float(value) for key, value in told.items()}
     changed = task_file(("episode_steps=100", 'episode_steps=100, objectives={"casc": {"weight": 0.5}}'), name="changed.py")
     tasks._own.clear()
-    casc = compose(task=str(changed)).objectives["casc"]
+    casc = compose(task=str(changed)).objective_settings["casc"]
     assert (casc.weight, casc.max_margin) == (0.5, like["casc"].max_margin)
 
 

@@ -89,7 +89,7 @@ def test_stopped_within_them_it_goes_on_to_the_same_weights(
 
 def test_without_an_objective_for_it(tworooms_data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="an objective that teaches the predictor"):
-        run.train(smoke(tworooms_data, *STEPS, "terms=[sigreg]"), out=tmp_path / "out")
+        run.train(smoke(tworooms_data, *STEPS, "objectives=[sigreg]"), out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -130,7 +130,7 @@ def test_two_processes_train_and_refine(trained: run.TrainResult, tworooms_data:
     assert run.read_result(tmp_path / "two").validation["pred"] == pytest.approx(trained.validation["pred"], rel=0.05)
 
 
-ROLLOUT = ["terms=[pred,sigreg,psg,rollout]", "train.predictor_blocks=5", "train.predictor_steps=8", "device=cpu"]
+ROLLOUT = ["objectives=[pred,sigreg,psg,rollout]", "train.predictor_blocks=5", "train.predictor_steps=8", "device=cpu"]
 
 
 def test_rollout_sees_longer_clips_and_the_others_do_not(tworooms_data: Path, tmp_path: Path, monkeypatch) -> None:
@@ -159,7 +159,7 @@ def test_a_run_with_rollout_is_one_to_load(tworooms_data: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     "overrides, message",
     [
-        (["terms=[pred,sigreg]"], r"predictor_blocks=5 is for the objective rollout.*terms=\[pred,sigreg,rollout\]"),
+        (["objectives=[pred,sigreg]"], r"predictor_blocks=5 is for the objective rollout.*objectives=\[pred,sigreg,rollout\]"),
         (["train.predictor_blocks=2"], r"predictor_blocks is 2; it must be at least clip\.context = 3"),
         (["train.predictor_blocks=50"], "no episode is long enough for one clip"),
     ],

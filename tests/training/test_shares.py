@@ -15,8 +15,8 @@ from training_runs import EVERY_TERM, copy_unfinished, smoke, table
 
 from phylatent import build, compose
 from phylatent.errors import UserError
-from phylatent.objectives import TERMS
-from phylatent.objectives.term import Dims
+from phylatent.objectives import OBJECTIVES
+from phylatent.objectives.objective import Dims
 from phylatent.randomness import Draws
 from phylatent.runs import checkpoints
 from phylatent.training.balance import DECAY, LIMIT, Balance
@@ -52,19 +52,19 @@ def test_passes_of_its_own_count() -> None:
     assert [len(losses.entries[name].z) for name in ("pred", "svic", "casc")] == [1, 2, 1]
     assert [len(losses.entries[name].zhat) for name in ("pred", "svic", "casc", "rollout")] == [1, 1, 2, 3]
     found = graph.shares(losses)
-    assert sum(found[f"share/z/{name}"] for name in TERMS) == pytest.approx(1)
-    assert sum(found[f"share/zhat/{name}"] for name in TERMS) == pytest.approx(1)
+    assert sum(found[f"share/z/{name}"] for name in OBJECTIVES) == pytest.approx(1)
+    assert sum(found[f"share/zhat/{name}"] for name in OBJECTIVES) == pytest.approx(1)
     assert found["share/z/svic"] > 0
     assert found["share/zhat/casc"] > 0
-    for name in TERMS:
-        assert (found[f"share/zhat/{name}"] > 0) == TERMS[name].of_prediction, name
+    for name in OBJECTIVES:
+        assert (found[f"share/zhat/{name}"] > 0) == OBJECTIVES[name].of_prediction, name
     assert all(p.grad is None for p in graph.parameters())
     losses.total.backward()
 
 
 def terms(**settings: dict[str, float]) -> dict[str, torch.nn.Module]:
     dims = Dims(latent=48, target=2, action=10)
-    return {name: TERMS[name](TERMS[name].Settings(**given), dims) for name, given in settings.items()}
+    return {name: OBJECTIVES[name](OBJECTIVES[name].Settings(**given), dims) for name, given in settings.items()}
 
 
 def test_balanced_weights_by_hand() -> None:
@@ -96,9 +96,9 @@ def test_a_term_that_does_not_pull_does_not_blow_up() -> None:
 @pytest.mark.parametrize(
     "overrides, message",
     [
-        (["svic.share=0"], r"svic\.share is 0.*must be above 0.*take it out of the terms"),
+        (["svic.share=0"], r"svic\.share is 0.*must be above 0.*take it out of the list"),
         (["psg.share=-1"], r"psg\.share is -1"),
-        (["terms=[sigreg,psg]"], "against pred, which is not among the terms"),
+        (["objectives=[sigreg,psg]"], "against pred, which is not among the objectives"),
     ],
 )
 def test_what_shares_refuse(overrides: list[str], message: str) -> None:
@@ -169,13 +169,13 @@ def balanced(tworooms_data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_what_a_balanced_run_logs(balanced: Path) -> None:
     rows = table(balanced / "train.csv")
     weights = {name for name in rows[0] if name.startswith("weight/")}
-    assert weights == {f"weight/{name}" for name in compose().terms}
+    assert weights == {f"weight/{name}" for name in compose().objectives}
     assert {float(row["weight/pred"]) for row in rows} == {1.0}
     changes = [row["step"] for before, row in itertools.pairwise(rows) if before["weight/psg"] != row["weight/psg"]]
     assert changes == ["5", "9", "13", "17"]
     assert float(rows[0]["weight/sigreg"]) != pytest.approx(0.09), "the first step is balanced already"
     last = table(balanced / "validation.csv")[-1]
-    weighted = sum(float(rows[-1][f"weight/{name}"]) * float(last[name]) for name in compose().terms)
+    weighted = sum(float(rows[-1][f"weight/{name}"]) * float(last[name]) for name in compose().objectives)
     assert float(last["loss"]) == pytest.approx(weighted, rel=1e-4)
 
 
@@ -203,4 +203,4 @@ def test_measuring_changes_nothing(tworooms_data: Path, tmp_path: Path) -> None:
     assert not any(name.startswith("weight/") for name in table(tmp_path / "often" / "train.csv")[0])
     for row in table(tmp_path / "often" / "validation.csv"):
         for place in ("z", "zhat"):
-            assert sum(float(row[f"share/{place}/{name}"]) for name in compose().terms) == pytest.approx(1)
+            assert sum(float(row[f"share/{place}/{name}"]) for name in compose().objectives) == pytest.approx(1)

@@ -29,12 +29,12 @@ from phylatent.training.run import train
 def test_what_a_run_leaves_behind(uninterrupted: Path, tworooms_data: Path) -> None:
     rows = table(uninterrupted / "train.csv")
     assert len(rows) == STEPS
-    assert set(rows[0]) == {"step", "loss", "lr", "clips_per_second", *compose().terms}
+    assert set(rows[0]) == {"step", "loss", "lr", "clips_per_second", *compose().objectives}
     validated = table(uninterrupted / "validation.csv")
     assert [row["step"] for row in validated] == ["20", "40", "60"]
-    shares = {f"share/{place}/{term}" for place in ("z", "zhat") for term in compose().terms}
+    shares = {f"share/{place}/{term}" for place in ("z", "zhat") for term in compose().objectives}
     readout = {"effective_rank", "r2/x", "r2/y", "error/x", "error/y"}
-    assert set(validated[0]) == {"step", "loss", *compose().terms, *readout, *shares}
+    assert set(validated[0]) == {"step", "loss", *compose().objectives, *readout, *shares}
     assert list((uninterrupted / "tensorboard").glob("events.*"))
     assert len(checkpoints(uninterrupted)) == 2
 
@@ -56,7 +56,7 @@ def test_every_variant_trains_two_steps(variant: str, tworooms_data: Path, tmp_p
     result = train(config, out=tmp_path / "run")
     assert result.steps == 2
     rows = table(tmp_path / "run" / "train.csv")
-    assert set(rows[0]) - {"step", "loss", "lr", "clips_per_second"} == set(config.terms)
+    assert set(rows[0]) - {"step", "loss", "lr", "clips_per_second"} == set(config.objectives)
     assert all(torch.tensor(float(value)).isfinite() for row in rows for value in row.values())
 
 

@@ -86,7 +86,8 @@ def read_saved(path: Path, task: str | None = None) -> tuple[TaskSpec, dict[str,
 
 
 def _as_today(saved: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A configuration that an earlier version saved: its run had a two-way split, and keeps it."""
+    """A configuration that an earlier version saved: another name for its objectives; a two-way split, which it keeps."""
+    saved = {ALIASES.get(name, name): value for name, value in saved.items()}
     split = saved.get("split")
     if not isinstance(split, dict) or "held_out" not in split:
         return saved
@@ -97,7 +98,8 @@ def _as_today(saved: Mapping[str, Any]) -> Mapping[str, Any]:
 def to_dict(config: Config) -> dict[str, Any]:
     """Nested plain values, objectives, encoder and solver at the top level under their names, as on the command line."""
     sections = {entry.name: getattr(config, entry.name) for entry in fields(Settings)}
-    sections |= {"terms": [config.term_files.get(name, name) for name in config.terms], **config.objectives}
+    listed = [config.objective_files.get(name, name) for name in config.objectives]
+    sections |= {"objectives": listed, **config.objective_settings}
     if config.encoder is not None:
         sections[_encoder_name(config.model.encoder)] = config.encoder
     if config.solver is not None:
@@ -107,7 +109,7 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 def without_paths(config: Config) -> dict[str, Any]:
     """The same as a published model holds it: it does not carry the paths of the machine that trained it."""
-    plain = to_dict(config) | {"terms": list(config.terms)}
+    plain = to_dict(config) | {"objectives": list(config.objectives)}
     plain["model"] |= {"encoder": _encoder_name(config.model.encoder)}
     plain["plan"] |= {"solver": _solver_name(config.plan.solver)}
     return {name: value for name, value in plain.items() if name not in ("data", "task_file")}
@@ -141,14 +143,14 @@ def _resolve(spec: TaskSpec, layers: Sequence[Layer], overrides: Sequence[str]) 
 
 def _typed(spec: TaskSpec, resolved: Any, chosen: Mapping[str, Any]) -> Config:
     from phylatent.models.encoders import ENCODERS, find_encoder
-    from phylatent.objectives import TERMS
+    from phylatent.objectives import OBJECTIVES
 
-    terms = _listed(resolved.terms)
+    terms = _listed(resolved.objectives)
     for name in chosen:
-        if name in TERMS and name not in terms:
+        if name in OBJECTIVES and name not in terms:
             raise UserError(
                 f"variant {resolved.variant!r} does not use {name!r} (it uses {', '.join(terms)}), so its settings would do "
-                f"nothing; choose another variant, or add it: terms=[{','.join([*terms.values(), name])}]"
+                f"nothing; choose another variant, or add it: objectives=[{','.join([*terms.values(), name])}]"
             )
     for name in terms:
         weight = getattr(resolved, name).weight
@@ -157,8 +159,8 @@ def _typed(spec: TaskSpec, resolved: Any, chosen: Mapping[str, Any]) -> Config:
         if weight == 0:
             others = ",".join(given for other, given in terms.items() if other != name)
             raise UserError(
-                f"{name} is among the terms, but {name}.weight is 0, so it would do nothing; "
-                f"give it a weight, or leave it out: terms=[{others}]"
+                f"{name} is among the objectives, but {name}.weight is 0, so it would do nothing; "
+                f"give it a weight, or leave it out: objectives=[{others}]"
             )
     if resolved.devices < 1:
         raise UserError(f"devices is {resolved.devices}; it must be at least 1")
@@ -170,14 +172,14 @@ def _typed(spec: TaskSpec, resolved: Any, chosen: Mapping[str, Any]) -> Config:
             )
     settings = {entry.name: getattr(resolved, entry.name) for entry in fields(Settings)}
     settings |= {
-        "terms": tuple(terms),
+        "objectives": tuple(terms),
         "model": replace(resolved.model, encoder=_in_full(resolved.model.encoder)),
         "plan": replace(resolved.plan, solver=_in_full(resolved.plan.solver)),
     }
     return Config(
         **settings,
-        objectives={name: getattr(resolved, name) for name in terms},
-        term_files={name: given for name, given in terms.items() if is_path(given)},
+        objective_settings={name: getattr(resolved, name) for name in terms},
+        objective_files={name: given for name, given in terms.items() if is_path(given)},
         encoder=getattr(resolved, encoder, None),
         solver=_solver_settings(resolved, chosen),
         spec=spec,
@@ -204,7 +206,7 @@ def _listed(given: Sequence[str]) -> dict[str, str]:
 
     terms = {find_objective(ALIASES.get(term, term)).name: _in_full(ALIASES.get(term, term)) for term in given}
     if not terms:
-        raise UserError("no objective is left: terms is empty; name some, such as terms=[pred,sigreg]")
+        raise UserError("no objective is left: the list is empty; name some, such as objectives=[pred,sigreg]")
     return {name: terms[name] for name in (*SHIPPED, *terms) if name in terms}
 
 

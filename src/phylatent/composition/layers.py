@@ -163,8 +163,8 @@ def _with_paths(said: dict[str, Any], folder: Path) -> dict[str, Any]:
     def place(value: Any) -> Any:
         return str(folder / Path(value).expanduser()) if isinstance(value, str) and is_path(value) else value
 
-    if isinstance(said.get("terms"), list):
-        said = said | {"terms": [place(term) for term in said["terms"]]}
+    if isinstance(said.get("objectives"), list):
+        said = said | {"objectives": [place(name) for name in said["objectives"]]}
     if isinstance(said.get("model"), dict) and "encoder" in said["model"]:
         said = said | {"model": said["model"] | {"encoder": place(said["model"]["encoder"])}}
     return said

@@ -21,8 +21,8 @@ from phylatent.composition.layers import Layer
 from phylatent.errors import UserError
 from phylatent.schema import Settings
 
-ALIASES = {"svip": "svic", "casp": "casc"}
-"""Names from a later version of the paper."""
+ALIASES = {"svip": "svic", "casp": "casc", "terms": "objectives"}
+"""Names from a later version of the paper, and of our own from an earlier one."""
 
 RENAMED = {"split.held_out": "the episodes are split in three now: split.validation= and split.test="}
 """Keys of earlier versions, and what to say of them."""
@@ -79,14 +79,14 @@ def _check_settings(layers: Sequence[Layer]) -> None:
 def _parts(layers: Sequence[Layer]) -> Parts:
     """The sections that are shipped, and those of the user's own objectives, encoders and solvers that the layers name."""
     from phylatent.models import encoders
-    from phylatent.objectives import SHIPPED, TERMS, find_objective
+    from phylatent.objectives import OBJECTIVES, SHIPPED, find_objective
     from phylatent.planning import solvers
 
-    kinds: list[Any] = [TERMS[name] for name in SHIPPED]
+    kinds: list[Any] = [OBJECTIVES[name] for name in SHIPPED]
     kinds += [encoders.ENCODERS[name] for name in encoders.SHIPPED]
     kinds += [solvers.SOLVERS[name] for name in solvers.SHIPPED]
     for layer in layers:
-        terms, model, plan = (layer.says.get(name) for name in ("terms", "model", "plan"))
+        terms, model, plan = (layer.says.get(name) for name in ("objectives", "model", "plan"))
         if isinstance(terms, (list, tuple)):
             kinds += [find_objective(ALIASES.get(str(term), str(term))) for term in terms]
         if isinstance(model, Mapping) and model.get("encoder"):

@@ -12,7 +12,7 @@ from torch import Tensor
 from phylatent import distributed
 from phylatent.models.blocks import batch_statistics_only
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import Sequences, Term, TermSettings
+from phylatent.objectives.objective import Objective, ObjectiveSettings, Sequences
 from phylatent.randomness import Draws
 
 
@@ -43,14 +43,14 @@ def casc(
 
 
 @dataclass(frozen=True)
-class CascSettings(TermSettings):
+class CascSettings(ObjectiveSettings):
     share: float = 0.1
     action_noise: float = 0.0
     margin_scale: float = 0.0
     max_margin: float = 0.0
 
 
-class Casc(Term):
+class Casc(Objective):
     name = "casc"
     Settings = CascSettings
     of_prediction = True

@@ -13,7 +13,7 @@ from torch import Tensor
 from phylatent import distributed
 from phylatent.errors import UserError
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import EPSILON, Dims, Sequences, Term, TermSettings
+from phylatent.objectives.objective import EPSILON, Dims, Objective, ObjectiveSettings, Sequences
 from phylatent.randomness import Draws
 
 
@@ -32,7 +32,7 @@ def triplet_frames(frames: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class ContrastSettings(TermSettings):
+class ContrastSettings(ObjectiveSettings):
     weight: float = 0.1
     dims: int = 2
     margin: float = 0.2
@@ -42,7 +42,7 @@ class ContrastSettings(TermSettings):
             raise UserError(f"contrast.dims is {self.dims}; it must be at least 1")
 
 
-class Contrast(Term):
+class Contrast(Objective):
     name = "contrast"
     Settings = ContrastSettings
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from phylatent.objectives.term import EPSILON
+from phylatent.objectives.objective import EPSILON
 from phylatent.schema.checks import check
 
 MEAN, SUM = REDUCTIONS = ("mean", "sum")

@@ -13,7 +13,7 @@ from torch import Tensor
 from phylatent.models.heads import ActionQuery, ProjectionHead
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.distance import MEAN, check_reduction, normalized_mse
-from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+from phylatent.objectives.objective import Dims, Objective, ObjectiveSettings, Sequences
 from phylatent.randomness import Draws
 
 
@@ -28,7 +28,7 @@ def alignment(view: Callable[[Tensor], Tensor], predicted: Tensor, future: Tenso
 
 
 @dataclass(frozen=True)
-class FraSettings(TermSettings):
+class FraSettings(ObjectiveSettings):
     share: float = 0.2
     reduction: str = MEAN
 
@@ -36,7 +36,7 @@ class FraSettings(TermSettings):
         check_reduction("fra", self.reduction)
 
 
-class Fra(Term):
+class Fra(Objective):
     """L_align of eq:future_alignment."""
 
     name = "fra"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+from phylatent.objectives.objective import Dims, Objective, ObjectiveSettings, Sequences
 from phylatent.randomness import Draws
 
 HIDDEN = 256
@@ -28,12 +28,12 @@ def neighbours(z_BTD: Tensor, blocks: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class InverseSettings(TermSettings):
+class InverseSettings(ObjectiveSettings):
     weight: float = 1.0
     """λ, which differs much between tasks; each shipped task has its own."""
 
 
-class Inverse(Term):
+class Inverse(Objective):
     name = "inverse"
     Settings = InverseSettings
 

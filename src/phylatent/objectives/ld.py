@@ -10,7 +10,7 @@ from torch import Tensor
 
 from phylatent.models.heads import Denoiser
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+from phylatent.objectives.objective import Dims, Objective, ObjectiveSettings, Sequences
 from phylatent.randomness import Draws
 
 
@@ -25,13 +25,13 @@ def ld(noise_read: Tensor, noise: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LdSettings(TermSettings):
+class LdSettings(ObjectiveSettings):
     share: float = 0.1
     sigma_min: float = 0.0
     sigma_max: float = 0.0
 
 
-class Ld(Term):
+class Ld(Objective):
     name = "ld"
     Settings = LdSettings
     of_prediction = True

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from phylatent import distributed
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import Sequences, Term
+from phylatent.objectives.objective import Objective, Sequences
 from phylatent.randomness import Draws
 
 MARGIN, VARIANCE_EPSILON = 1.0, 1e-4
@@ -56,28 +56,28 @@ def smoothness(z_BTD: Tensor) -> Tensor:
     return z_BTD.float().diff(dim=1).square().mean()
 
 
-class Variance(Term):
+class Variance(Objective):
     name = "variance"
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
         return variance(seq.z_BTD)
 
 
-class VarianceTime(Term):
+class VarianceTime(Objective):
     name = "variance_time"
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
         return variance_time(seq.z_BTD)
 
 
-class Covariance(Term):
+class Covariance(Objective):
     name = "covariance"
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
         return covariance(seq.z_BTD)
 
 
-class Smoothness(Term):
+class Smoothness(Objective):
     name = "smoothness"
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import PLACES, ZHAT, Sequences, Term, TermSettings
+from phylatent.objectives.objective import PLACES, ZHAT, Objective, ObjectiveSettings, Sequences
 from phylatent.randomness import Draws
 
 
@@ -18,7 +18,7 @@ def prediction(predicted: Tensor, future: Tensor, *, stop_gradient: bool = True)
 
 
 @dataclass(frozen=True)
-class PredictionSettings(TermSettings):
+class PredictionSettings(ObjectiveSettings):
     weight: float = 1.0
     share: float = 1.0
     """The other shares are relative to this one."""
@@ -26,7 +26,7 @@ class PredictionSettings(TermSettings):
     """The paper's equation has it, and so has the preset `paper`; what it costs at laptop scale is in docs/experiments.md."""
 
 
-class Prediction(Term):
+class Prediction(Objective):
     name = "pred"
     Settings = PredictionSettings
     of_prediction = True

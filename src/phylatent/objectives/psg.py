@@ -13,7 +13,7 @@ from phylatent.distributed import masked_mean
 from phylatent.errors import UserError
 from phylatent.models.heads import StateHead
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import PLACES, Dims, Sequences, Term, TermSettings
+from phylatent.objectives.objective import PLACES, Dims, Objective, ObjectiveSettings, Sequences
 from phylatent.randomness import Draws
 
 
@@ -33,7 +33,7 @@ RAW, CIRCULAR = ANGLES = ("raw", "circular")
 
 
 @dataclass(frozen=True)
-class PsgSettings(TermSettings):
+class PsgSettings(ObjectiveSettings):
     angles: str = RAW
     """The paper regresses angles as they are; `circular` regresses their sine and cosine, which do not jump."""
 
@@ -42,7 +42,7 @@ class PsgSettings(TermSettings):
             raise UserError(f"psg.angles is {self.angles!r}; it must be one of {', '.join(ANGLES)}")
 
 
-class Psg(Term):
+class Psg(Objective):
     name = "psg"
     Settings = PsgSettings
     of_prediction = True

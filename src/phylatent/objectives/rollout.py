@@ -12,7 +12,7 @@ from torch import Tensor
 from phylatent.errors import UserError
 from phylatent.models.blocks import batch_statistics_only
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import PLACES, ZHAT, OpenLoop, Sequences, Term, TermSettings
+from phylatent.objectives.objective import PLACES, ZHAT, Objective, ObjectiveSettings, OpenLoop, Sequences
 from phylatent.randomness import Draws
 
 
@@ -37,7 +37,7 @@ def rollout(predicted_BkD: Tensor, observed_BkD: Tensor, *, stop_gradient: bool 
 
 
 @dataclass(frozen=True)
-class RolloutSettings(TermSettings):
+class RolloutSettings(ObjectiveSettings):
     weight: float = 1.0
     stop_gradient: bool = True
     start: int = 0
@@ -50,7 +50,7 @@ class RolloutSettings(TermSettings):
             raise UserError(f"rollout.start is {self.start}; it must be at least 0")
 
 
-class Rollout(Term):
+class Rollout(Objective):
     name = "rollout"
     Settings = RolloutSettings
     of_prediction = True

@@ -12,7 +12,7 @@ from torch import Tensor
 from phylatent import distributed
 from phylatent.errors import UserError
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
+from phylatent.objectives.objective import Dims, Objective, ObjectiveSettings, Sequences
 from phylatent.randomness import Draws
 
 
@@ -42,7 +42,7 @@ def sigreg(z_BTD: Tensor, directions_DM: Tensor, *, knots: int = 17, t_max: floa
 
 
 @dataclass(frozen=True)
-class SigregSettings(TermSettings):
+class SigregSettings(ObjectiveSettings):
     weight: float = 0.09
     directions: int = 1024
     knots: int = 17
@@ -56,7 +56,7 @@ class SigregSettings(TermSettings):
             raise UserError(f"sigreg takes at least 1 direction and 2 knots; got {self.directions} and {self.knots}")
 
 
-class Sigreg(Term):
+class Sigreg(Objective):
     name = "sigreg"
     Settings = SigregSettings
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from phylatent.errors import UserError
 from phylatent.models.world_model import WorldModel
+from phylatent.objectives.objective import Dims, Objective, ObjectiveSettings, Sequences
 from phylatent.objectives.sigreg import sigreg, unit_directions
-from phylatent.objectives.term import Dims, Sequences, Term, TermSettings
 from phylatent.randomness import Draws
 
 
@@ -30,7 +30,7 @@ def subspaces(z_BTD: Tensor, bases_KRD: Tensor, directions_KRM: Tensor, *, knots
 
 
 @dataclass(frozen=True)
-class SubspacesSettings(TermSettings):
+class SubspacesSettings(ObjectiveSettings):
     weight: float = 0.09
     count: int = 32
     directions: int = 1024
@@ -45,7 +45,7 @@ class SubspacesSettings(TermSettings):
             )
 
 
-class Subspaces(Term):
+class Subspaces(Objective):
     name = "subspaces"
     Settings = SubspacesSettings
     bases_KRD: Tensor

@@ -14,7 +14,7 @@ from phylatent.models.blocks import batch_statistics_only
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.appearance import FAMILY, vary
 from phylatent.objectives.distance import MEAN, check_reduction, normalized_mse
-from phylatent.objectives.term import Sequences, Term, TermSettings
+from phylatent.objectives.objective import Objective, ObjectiveSettings, Sequences
 from phylatent.randomness import Draws
 from phylatent.schema.checks import as_tuples, at_least, check, choices
 
@@ -38,7 +38,7 @@ OFFSETS, BROAD = FAMILIES = ("offsets", "broad")
 
 
 @dataclass(frozen=True)
-class SvicSettings(TermSettings):
+class SvicSettings(ObjectiveSettings):
     share: float = 0.2
     family: str = OFFSETS
     """What is done to a frame: the paper's offsets, or random ones of `kinds` (objectives/appearance.py)."""
@@ -64,7 +64,7 @@ class SvicSettings(TermSettings):
         check_reduction("svic", self.reduction)
 
 
-class Svic(Term):
+class Svic(Objective):
     name = "svic"
     Settings = SvicSettings
 
@@ -94,7 +94,7 @@ def seen_in_training(trained: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The diagnosed perturbations whose form a model was trained with, by its training's configuration; None without one."""
     if not trained:
         return None
-    settings = trained.get("svic") if "svic" in trained.get("terms", ("svic",)) else None
+    settings = trained.get("svic") if "svic" in (trained.get("objectives") or trained.get("terms", ("svic",))) else None
     if settings is None:
         return ()
     if settings.get("family", OFFSETS) == OFFSETS:

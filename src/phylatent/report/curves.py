@@ -12,7 +12,7 @@ from phylatent.report.marks import Cell, Figure, Key, Panel, Series, Table
 from phylatent.report.methods import Method, dig, number
 from phylatent.report.words import MISSING, plain
 
-TERMS = {
+OBJECTIVES = {
     "loss": "Sum of the method's own terms",
     "pred": "Prediction",
     "sigreg": "SIGReg",
@@ -44,13 +44,13 @@ GREY = "#7A808A"
 def curves(methods: Sequence[Method]) -> Figure:
     runs = [(method, run) for method in methods for run in method.runs]
     logged = [name for _, run in runs for table in (run.train, run.validation) for name in table or {}]
-    known = {*ASIDE, *TERMS}
+    known = {*ASIDE, *OBJECTIVES}
     extra = [name for name in dict.fromkeys(logged) if name not in known and not name.startswith(BESIDE)]
     panels = []
-    for name in [*TERMS, *extra]:
+    for name in [*OBJECTIVES, *extra]:
         if name in logged:
             series = [s for method, run in runs for s in _term(method, run, name)]
-            panels.append(Panel(TERMS.get(name, name), tuple(series), x_label="step", log_y=_positive(series)))
+            panels.append(Panel(OBJECTIVES.get(name, name), tuple(series), x_label="step", log_y=_positive(series)))
     rank = tuple(s for method, run in runs for s in _line(method, run, run.validation, RANK, _column(run.validation, RANK)))
     readout = tuple(s for method, run in runs for s in _line(method, run, run.validation, "R²", mean_readout(run.validation)))
     panels.append(Panel("Effective rank of validation latents", rank, x_label="step", y_from_zero=True))
@@ -71,7 +71,9 @@ def share_curves(methods: Sequence[Method]) -> Figure | None:
             for line in _line(method, run, run.validation, f"at {symbol}", _column(run.validation, f"{SHARE}{place}/{term}"))
             if any(line.y)  # an objective that only shapes the encoder is nothing at Ẑ
         ]
-        panels.append(Panel(TERMS.get(term, term), tuple(lines), x_label="step", percent=True, reason="inert: 0 throughout"))
+        panels.append(
+            Panel(OBJECTIVES.get(term, term), tuple(lines), x_label="step", percent=True, reason="inert: 0 throughout")
+        )
     places = tuple(Key(f"at {symbol}", GREY, "circle", dash) for symbol, dash in PLACES.values())
     return (
         Figure("shares", "Share of the gradient of every objective", tuple(panels), (*keys(methods), *places))
@@ -88,7 +90,7 @@ def share_table(methods: Sequence[Method]) -> Table | None:
         for run in method.runs:
             rows.append((Cell(method.title(run)), *(_share_cell(run, term) for term in terms)))
             swatches.append(colour)
-    head = ("Run", *(TERMS.get(term, term) for term in terms))
+    head = ("Run", *(OBJECTIVES.get(term, term) for term in terms))
     return Table("Share of the gradient at the end, at Z / at Ẑ", head, tuple(rows), tuple(swatches)) if terms else None
 
 
@@ -96,7 +98,7 @@ def _shared_terms(methods: Sequence[Method]) -> list[str]:
     """In the order of the loss curves."""
     tables = [run.validation for method in methods for run in method.runs]
     logged = dict.fromkeys(name.rpartition("/")[2] for table in tables for name in table or {} if name.startswith(SHARE))
-    return [*(name for name in TERMS if name in logged), *(name for name in logged if name not in TERMS)]
+    return [*(name for name in OBJECTIVES if name in logged), *(name for name in logged if name not in OBJECTIVES)]
 
 
 def _share_cell(run: Run, term: str) -> Cell:

@@ -180,7 +180,7 @@ class Settings:
     data: str | None = None
     device: str = "auto"
     devices: int = 1
-    terms: tuple[str, ...] = ("pred", "sigreg")
+    objectives: tuple[str, ...] = ("pred", "sigreg")
     collect: CollectConfig = field(default_factory=CollectConfig)
     clip: ClipConfig = field(default_factory=ClipConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
@@ -196,8 +196,8 @@ class Config(Settings):
 
     spec: TaskSpec = field(kw_only=True, compare=False, repr=False)
     """The task that `task` names, found once. It is not saved: a saved configuration finds it again."""
-    objectives: Mapping[str, Any] = field(default_factory=dict)
-    term_files: Mapping[str, str] = field(default_factory=dict)
-    """Where objectives of the user's own are declared: a saved configuration names these paths among its terms."""
+    objective_settings: Mapping[str, Any] = field(default_factory=dict)
+    objective_files: Mapping[str, str] = field(default_factory=dict)
+    """Where objectives of the user's own are declared: a saved configuration names these paths in their place."""
     encoder: Any = None
     solver: Any = None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from phylatent.errors import UserError
-from phylatent.objectives.term import PLACES, Term
+from phylatent.objectives.objective import PLACES, Objective
 
 DECAY = 0.98
 LIMIT = 1e3
@@ -36,18 +36,18 @@ class Balance(nn.Module):
     share_N: Tensor
     places_N2: Tensor
 
-    def __init__(self, terms: Mapping[str, Term]) -> None:
+    def __init__(self, terms: Mapping[str, Objective]) -> None:
         super().__init__()
         if REFERENCE not in terms:
             raise UserError(
-                f"train.balance=shares measures every objective against {REFERENCE}, which is not among the terms; "
+                f"train.balance=shares measures every objective against {REFERENCE}, which is not among the objectives; "
                 f"add it, or take train.balance=weights"
             )
         for name, term in terms.items():
             if not 0 < term.settings.share < math.inf:
                 raise UserError(
                     f"{name}.share is {term.settings.share}; with train.balance=shares it must be above 0 "
-                    "(to leave the objective out, take it out of the terms)"
+                    "(to leave the objective out, take it out of the list)"
                 )
         self.names = tuple(terms)
         self.reference = self.names.index(REFERENCE)

@@ -15,9 +15,9 @@ from phylatent import distributed
 from phylatent.data.stats import unroll
 from phylatent.models.encoders import encoder_settings, find_encoder
 from phylatent.models.world_model import WorldModel, WorldModelConfig
-from phylatent.objectives import TERMS
+from phylatent.objectives import OBJECTIVES
+from phylatent.objectives.objective import PLACES, Dims, Objective, Sequences
 from phylatent.objectives.psg import CIRCULAR
-from phylatent.objectives.term import PLACES, Dims, Sequences, Term
 from phylatent.randomness import Draws, seeded_init
 from phylatent.schema import Config, Normaliser
 from phylatent.schema.settings import SHARES
@@ -45,7 +45,7 @@ class TrainingGraph(nn.Module):
     def __init__(
         self,
         world_model: WorldModel,
-        terms: dict[str, Term],
+        terms: dict[str, Objective],
         target: Normaliser,
         periods: Mapping[int, float],
         balance: Balance | None = None,
@@ -122,7 +122,7 @@ class TrainingGraph(nn.Module):
 
 def target_periods(config: Config) -> Mapping[int, float]:
     """The dimensions of the physical target that are regressed as sine and cosine, with their periods."""
-    psg = config.objectives.get("psg")
+    psg = config.objective_settings.get("psg")
     return config.spec.target.angles if psg is not None and psg.angles == CIRCULAR else {}
 
 
@@ -154,9 +154,9 @@ def build(
     periods = target_periods(config)
     dims = Dims(latent=config.model.width, target=task.target.dim + len(periods), action=world_model.config.block_dim)
     terms = {}
-    for name in config.terms:
+    for name in config.objectives:
         with seeded_init(config.seed, name):
-            terms[name] = TERMS[name](config.objectives[name], dims)
+            terms[name] = OBJECTIVES[name](config.objective_settings[name], dims)
     target = target or Normaliser((0.0,) * dims.target, (1.0,) * dims.target)
     balance = Balance(terms) if config.train.balance == SHARES else None
     return TrainingGraph(world_model, terms, target, periods, balance)

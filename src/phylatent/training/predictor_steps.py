@@ -19,9 +19,9 @@ from torch.utils.data import Dataset
 
 from phylatent.data.windows import Windows, steps_per_epoch
 from phylatent.errors import UserError
-from phylatent.objectives import TERMS
+from phylatent.objectives import OBJECTIVES
+from phylatent.objectives.objective import OpenLoop, Sequences
 from phylatent.objectives.rollout import Rollout
-from phylatent.objectives.term import OpenLoop, Sequences
 from phylatent.randomness import Draws, derive_seed
 from phylatent.schema import ClipConfig, Config, TrainConfig
 from phylatent.training.graph import TrainingGraph
@@ -39,10 +39,10 @@ def predictor_windows(windows: Windows, config: Config) -> Windows:
     blocks, clip = config.train.predictor_blocks, config.clip
     if blocks is None:
         return windows
-    if Rollout.name not in config.terms:
+    if Rollout.name not in config.objectives:
         raise UserError(
-            f"train.predictor_blocks={blocks} is for the objective rollout, which is not among the terms; "
-            f"add it: terms=[{','.join([*config.terms, Rollout.name])}]"
+            f"train.predictor_blocks={blocks} is for the objective rollout, which is not among the objectives; "
+            f"add it: objectives=[{','.join([*config.objectives, Rollout.name])}]"
         )
     if blocks < clip.context:
         raise UserError(f"train.predictor_blocks is {blocks}; it must be at least clip.context = {clip.context}")
@@ -77,7 +77,7 @@ class PredictorModule(StepModule):
         super().__init__(graph, config, config.train.predictor_steps)
         self.windows, self.offset = windows, offset
         self.seed = derive_seed(config.seed, "predictor")
-        self.names = [name for name in config.terms if TERMS[name].of_prediction]
+        self.names = [name for name in config.objectives if OBJECTIVES[name].of_prediction]
 
     @property
     def batch_size(self) -> int:

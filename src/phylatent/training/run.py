@@ -21,7 +21,7 @@ from phylatent.diagnostics.during_training import columns, make_small_diagnosis
 from phylatent.errors import UserError
 from phylatent.files import whole_directory
 from phylatent.machine import cores, peak_memory_gb, resolve_device
-from phylatent.objectives import TERMS
+from phylatent.objectives import OBJECTIVES
 from phylatent.records import provenance, write_json
 from phylatent.runs import (
     CONFIG,
@@ -95,8 +95,8 @@ def prepare(config: Config) -> Prepared:
         torch.set_num_threads(max(1, cores() // config.devices))
     if config.train.batch_size % config.devices:
         raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared evenly by devices={config.devices}")
-    if config.train.predictor_steps and not any(TERMS[name].of_prediction for name in config.terms):
-        raise UserError("train.predictor_steps needs an objective that teaches the predictor, such as pred, among the terms")
+    if config.train.predictor_steps and not any(OBJECTIVES[name].of_prediction for name in config.objectives):
+        raise UserError("train.predictor_steps needs an objective that teaches the predictor, such as pred")
     if config.train.wandb and importlib.util.find_spec("wandb") is None:
         raise UserError("train.wandb=true needs the wandb package: pip install 'phylatent[wandb]'")
     task = config.spec

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from phylatent import distributed
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.term import PLACES, Sequences
+from phylatent.objectives.objective import PLACES, Sequences
 
 INERT = 1e-3
 """A term with a smaller share than this, at Z and at Ẑ, does nothing that one could notice."""

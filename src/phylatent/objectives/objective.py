@@ -18,7 +18,7 @@ PLACES = Z, ZHAT = "z", "zhat"
 
 
 @dataclass(frozen=True)
-class TermSettings:
+class ObjectiveSettings:
     """What every objective can be told. Its own settings come in its own subclass."""
 
     weight: float = 0.0
@@ -70,14 +70,14 @@ class Sequences:
     """What a rollout is to see where it is not the clip: the predictor's own steps have longer ones, and begin with shorter."""
 
 
-class Term(nn.Module):
+class Objective(nn.Module):
     """One objective: settings, at most one training-only head, and a loss of the shared graph.
 
     The mean of the returned loss over processes is the loss of the global batch.
     """
 
     name: ClassVar[str]
-    Settings: ClassVar[type[TermSettings]] = TermSettings
+    Settings: ClassVar[type[ObjectiveSettings]] = ObjectiveSettings
     of_prediction: ClassVar[bool] = False
     """Whether it teaches the predictor something; the others only shape the encoder."""
 
