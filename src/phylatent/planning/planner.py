@@ -134,6 +134,15 @@ class Planner:
             self._mixings[horizon] = self.actions.mixing(horizon).to(self.device)
         return self._mixings[horizon]
 
+    def _start(self, left_PkA: Tensor | None, horizon: int) -> tuple[Tensor | None, int, float]:
+        """Where a search starts, how many iterations it has, and how far from there its first candidates are."""
+        settings = self.settings
+        if left_PkA is None or not (settings.warm or self.solver.always_warm):
+            return None, settings.iterations, 1.0
+        known = self.actions.z_scored(left_PkA[:, :horizon].to(self.device))
+        unplanned = known.new_zeros(len(known), horizon - known.shape[1], known.shape[2])
+        return torch.cat([known, unplanned], dim=1), settings.warm_iterations or settings.iterations, settings.warm_deviation
+
     @torch.no_grad()
     def search(
         self,
@@ -149,12 +158,8 @@ class Planner:
 
         `horizon` is the number of blocks if not the settings'; `left_PkA` the raw blocks that the last plan left.
         """
-        settings, horizon, start = self.settings, horizon or self.settings.horizon, None
-        iterations, deviation = settings.iterations, 1.0
-        if (settings.warm or self.solver.always_warm) and left_PkA is not None:
-            known = self.actions.z_scored(left_PkA[:, :horizon].to(self.device))
-            start = torch.cat([known, known.new_zeros(len(known), horizon - known.shape[1], known.shape[2])], dim=1)
-            iterations, deviation = settings.warm_iterations or iterations, settings.warm_deviation
+        settings, horizon = self.settings, horizon or self.settings.horizon
+        start, iterations, deviation = self._start(left_PkA, horizon)
         low, high = (bound.to(self.device) for bound in self.actions.bounds())
 
         def cost(candidates_PNkA: Tensor) -> Tensor:
