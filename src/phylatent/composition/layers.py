@@ -1,7 +1,7 @@
 """What tasks, presets and variants say of a configuration, in layers: the later one wins.
 
-defaults ← task ← preset ← the task's say in that preset ← variant ← the variant's say in that preset, and in that preset on
-that task. The command line comes on top (composition.py).
+defaults ← task ← preset ← the task's overrides for that preset ← variant ← the variant's overrides for that preset, and for that
+preset on that task. The command line comes on top (composition/__init__.py).
 
 Presets and variants are YAML files in `presets/` and `variants/`. A user's own one is a file anywhere, named by its path
 (`variant=path/to/mine.yaml` is called `mine`), or an installed package brings it, by an entry point in the group
