@@ -18,7 +18,7 @@ from phylatent.report.comparisons import compare_diagnostics, compare_plans, out
 from phylatent.report.methods import Average, diagnostic, success
 from phylatent.report.page import read_methods, render
 from phylatent.report.scatter import scatters
-from phylatent.report.words import rate_cell, verdict
+from phylatent.report.words import rate_cell, summary
 from phylatent.statistics import mcnemar
 
 
@@ -256,7 +256,7 @@ def test_what_was_measured_on_other_samples_is_not_compared(tmp_path: Path) -> N
     assert plans.difference is None
     assert not plans.tests
     assert all(r.relative is None and "different hashes" in r.reason for r in compare_diagnostics(methods))
-    text = " ".join(verdict(methods))
+    text = " ".join(summary(methods))
     assert "not compared in planning: their lists of start/goal pairs have different hashes" in text
     assert "fewer" not in text
     assert "Left out, because planned on other pairs: phylatent · seed 0" in Page(render(methods)).text
@@ -271,13 +271,13 @@ def test_a_change_within_the_intervals_is_said_to_be(tmp_path: Path) -> None:
         path.write_text(json.dumps(record))
     methods = read_methods(same)
     assert compare_diagnostics(methods)[0].overlap
-    assert "5 % fewer invariance failures (20.0 % → 19.0 %, ranges overlap)" in " ".join(verdict(methods))
+    assert "5 % fewer invariance failures (20.0 % → 19.0 %, ranges overlap)" in " ".join(summary(methods))
 
 
 def test_many_times_as_many_failures_are_told_as_a_factor(tmp_path: Path) -> None:
     rates = {"lewm": 0.02, "other": 0.5}
     methods = read_methods([write_run(tmp_path / v, v, rates={"invariance": rate}) for v, rate in rates.items()])
-    assert "25 times as many invariance failures (2.0 % → 50.0 %)" in " ".join(verdict(methods))
+    assert "25 times as many invariance failures (2.0 % → 50.0 %)" in " ".join(summary(methods))
 
 
 def test_labels_of_close_floors_stand_on_either_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

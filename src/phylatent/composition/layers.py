@@ -1,7 +1,7 @@
 """What tasks, presets and variants say of a configuration, in layers: the later one wins.
 
-defaults ← task ← preset ← the task's overrides for that preset ← variant ← the variant's overrides for that preset, and for that
-preset on that task. The command line comes on top (composition/__init__.py).
+defaults ← task ← preset ← the task's overrides for that preset ← variant ← the variant's overrides for that preset, and for
+that preset on that task. The command line comes on top (composition/__init__.py).
 
 Presets and variants are YAML files in `presets/` and `variants/`. A user's own one is a file anywhere, named by its path
 (`variant=path/to/mine.yaml` is called `mine`), or an installed package brings it, by an entry point in the group
@@ -42,7 +42,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Named:
+class Definition:
     """A preset or a variant."""
 
     name: str
@@ -86,7 +86,7 @@ def layers_of(spec: TaskSpec, preset: str, variant: str) -> list[Layer]:
     return layers
 
 
-def _extended(kind: str, name: str, above: tuple[str, ...] = (), folder: Path | None = None) -> list[Named]:
+def _extended(kind: str, name: str, above: tuple[str, ...] = (), folder: Path | None = None) -> list[Definition]:
     """The preset or variant, after those that it extends."""
     found = _find(kind, name, folder)
     if found.name in above:
@@ -99,7 +99,7 @@ def _extended(kind: str, name: str, above: tuple[str, ...] = (), folder: Path | 
     return [*_extended(kind, base, (*above, found.name), found.folder), found]
 
 
-def _find(kind: str, name: str, folder: Path | None) -> Named:
+def _find(kind: str, name: str, folder: Path | None) -> Definition:
     """By the path of a file, by a shipped name, or by the name of an entry point."""
     if is_path(name):
         return _in_file(kind, (folder or Path()) / Path(name).expanduser())
@@ -109,7 +109,7 @@ def _find(kind: str, name: str, folder: Path | None) -> Named:
             where = origin(points[name])
             raise UserError(f"{where} brings a {kind} {name!r}, which is the name of one of phylatent's own; rename it there")
         text = (resources.files("phylatent") / f"{kind}s" / f"{name}.yaml").read_text()
-        return Named(name, yaml.safe_load(text))
+        return Definition(name, yaml.safe_load(text))
     if name not in points:
         sentence = unknown(kind, name, [*available(f"{kind}s"), *points])
         own = "" if "did you mean" in sentence else f"; one of your own is named by its file: {kind}=path/to/file.yaml"
@@ -117,22 +117,22 @@ def _find(kind: str, name: str, folder: Path | None) -> Named:
     where, found = origin(points[name]), load(points[name], kind)
     if isinstance(found, (str, os.PathLike)):
         path = Path(found)
-        return Named(name, _read(kind, path), str(path), path.parent)
+        return Definition(name, _read(kind, path), str(path), path.parent)
     if not isinstance(found, Mapping):
         raise UserError(
             f"{kind} {name!r} of {where} is of type {type(found).__name__}; it must be a dictionary, or the path of a YAML file"
         )
-    return Named(name, _checked(kind, dict(found), where), where)
+    return Definition(name, _checked(kind, dict(found), where), where)
 
 
-def _in_file(kind: str, path: Path) -> Named:
+def _in_file(kind: str, path: Path) -> Definition:
     says, name = _read(kind, path), path.stem
     if not NAME.fullmatch(name):
         raise UserError(f"{path}: its name becomes part of directory names; use letters, digits, _, . and - only")
     if name in available(f"{kind}s") or name in installed(f"phylatent.{kind}s", kind):
         owner = "phylatent's own" if name in available(f"{kind}s") else "an installed package"
         raise UserError(f"{path} would be a {kind} called {name!r}, which is the name of one of {owner}; rename the file")
-    return Named(name, says, str(path), path.parent)
+    return Definition(name, says, str(path), path.parent)
 
 
 def _read(kind: str, path: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from phylatent.report.marks import Figure
 from phylatent.report.methods import Method, diagnostic, dig, group, shown_diagnostics, success
 from phylatent.report.scatter import FAILED, Scatter, axes, packed, ranges, scatters
 from phylatent.report.strips import Filmstrips, filmstrips
-from phylatent.report.words import intervals, meanings, verdict
+from phylatent.report.words import intervals, meanings, summary
 from phylatent.schema import PERTURBATIONS, PLAN_PROTOCOLS
 
 PAGE, RECORD, FIGURES = "report.html", "report.json", "figures"
@@ -131,7 +131,7 @@ def _render(
     return environment.get_template("page.html").render(
         title=title,
         banner=any(run.quick for method in methods for run in method.runs),
-        verdict=verdict(methods),
+        summary=summary(methods),
         intervals=intervals(methods),
         split=split_words(side) if (side := judged_on(methods)) else None,
         methods=methods,
@@ -150,8 +150,8 @@ def _render(
         protocols=found,
         success_tables={protocol: planning.success_table(methods, protocol) for protocol in found},
         comparison_table=planning.comparison_table(methods),
-        verdicts=planning.VERDICTS,
-        verdict_style=planning.VERDICT_STYLE,
+        causes=planning.CAUSES,
+        cause_style=planning.CAUSE_STYLE,
         strips=strips,
         final_table=curves.final_table(methods),
         share_table=curves.share_table(methods),
@@ -251,7 +251,7 @@ def _evaluations(run: Run) -> list[tuple[str, Mapping[str, Any]]]:
 def _record(methods: Sequence[Method], title: str, figures: Sequence[str]) -> dict[str, Any]:
     return {
         "title": title,
-        "verdict": verdict(methods),
+        "verdict": summary(methods),
         "split": judged_on(methods),
         "quick": any(run.quick for method in methods for run in method.runs),
         "methods": [_method_record(method) for method in methods],

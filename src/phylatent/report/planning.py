@@ -14,12 +14,12 @@ from phylatent.report.methods import Method, dig, number, success
 from phylatent.report.words import MISSING, chance, percent, plain, points, rate_cell
 from phylatent.schema import PLAN_PROTOCOLS
 
-VERDICTS = {
+CAUSES = {
     "search": "the search missed a plan as good as the recorded actions, by the model's own cost",
     "model": "the model imagined arriving, but reality went elsewhere",
     "latent": "it arrived where it meant to in latent space, but not physically",
 }
-VERDICT_STYLE = {
+CAUSE_STYLE = {
     "search": ("#56B4E9", "/"),
     "model": ("#E69F00", "x"),
     "latent": ("#CC79A7", "."),
@@ -158,7 +158,7 @@ def outcomes_figure(methods: Sequence[Method], protocol: str) -> Figure:
         ),
         Panel(
             "Why planning failed",
-            _verdicts(methods, protocol),
+            _causes(methods, protocol),
             y_label="share of pairs",
             percent=True,
             stacked=True,
@@ -231,13 +231,13 @@ def _cumulative(label: str, colour: str, dash: str, values: Sequence[float], cou
     return Series(label, colour, [*x, max(end, x[-1])], [*y, y[-1]], "line", symbol="", dash=dash)
 
 
-def _verdicts(methods: Sequence[Method], protocol: str) -> tuple[Series, ...]:
+def _causes(methods: Sequence[Method], protocol: str) -> tuple[Series, ...]:
     played = {method.label: found for method in methods if (found := episodes(method, protocol))}
     failed = {label: [e for e in found if not e.get("success")] for label, found in played.items()}
     if not any(e.get("verdict") for found in failed.values() for e in found):
         return ()
     series = []
-    for name, (colour, hatch) in VERDICT_STYLE.items():
+    for name, (colour, hatch) in CAUSE_STYLE.items():
         counts = {label: sum((e.get("verdict") or "not judged") == name for e in found) for label, found in failed.items()}
         shares = [counts[label] / len(played[label]) for label in played]
         if any(shares):

@@ -14,7 +14,7 @@ from PIL import Image
 
 from phylatent.report.inputs import Run
 from phylatent.report.methods import Method, dig, number, reference_of
-from phylatent.report.planning import VERDICTS, protocols
+from phylatent.report.planning import CAUSES, protocols
 
 LARGEST = 96
 """Side of a stored frame, in pixels."""
@@ -98,7 +98,7 @@ def _strip(
     success, distance = bool(record["success"]), number(record.get("final_distance"))
     away = "" if distance is None else f", ended {distance:.3g} {unit}".rstrip() + " away"
     badge = f"reached at step {record.get('first_success')}" if success else f"not reached{away}"
-    why = VERDICTS.get(str(record.get("verdict")), "")
+    why = CAUSES.get(str(record.get("verdict")), "")
     title = method.title(run)
     pixels = _sprite(frames, at)
     alt = (

@@ -1,4 +1,4 @@
-"""Numbers as text, and the verdict in sentences made from them."""
+"""Numbers as text, and the summary in sentences made from them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def health(method: Method) -> str:
     return " ".join(sentences)
 
 
-def verdict(methods: Sequence[Method]) -> list[str]:
+def summary(methods: Sequence[Method]) -> list[str]:
     """One paragraph, sentence by sentence."""
     comparisons, reductions = compare_plans(methods), compare_diagnostics(methods)
     protocol = next((p for p in PLAN_PROTOCOLS for m in methods for run in m.runs if p in run.plans), None)
