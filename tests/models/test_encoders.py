@@ -14,9 +14,10 @@ import yaml
 from training_runs import assert_same_run, finish, start, wait_for_checkpoint
 
 from phylatent import WorldModel, build, compose, export_model
-from phylatent.composition import load_config, save_config
+from phylatent.composition import load_config, save_config, without_paths
 from phylatent.errors import UserError
 from phylatent.models.encoders import ENCODERS, Conv, ConvSettings, find_encoder
+from phylatent.models.load import load_model
 from phylatent.schema import ModelConfig
 
 NAMES = ("vit", "conv", "hybrid")
@@ -101,6 +102,17 @@ def test_an_encoder_of_ones_own(own: Path, tmp_path: Path) -> None:
     ENCODERS.pop("pooled")
     with pytest.raises(UserError, match="unknown encoder 'pooled'"):
         WorldModel.from_pretrained(tmp_path / "model")
+
+
+def test_a_run_says_where_its_encoder_is_declared(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(own.parent)
+    config = compose(preset="smoke", overrides=["model.encoder=pooled.py"])
+    save_config(config, tmp_path / "config.yaml")
+    build(config).world_model.save_pretrained(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    ENCODERS.pop("pooled")
+    assert load_model(str(tmp_path)).config.model.encoder == "pooled"
+    assert str(own.parent) not in str(without_paths(config))
 
 
 @pytest.mark.parametrize("text, sentence", [

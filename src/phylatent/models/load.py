@@ -61,7 +61,10 @@ def load_model(source: str) -> WorldModel:
 
 def _meet_encoder(config: Path) -> None:
     """A model names its encoder. Where one of the user's own is declared, the run's configuration says."""
-    saved = yaml.safe_load(config.read_text())
+    try:
+        saved = yaml.safe_load(config.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return  # the model may do without it; whoever reads the configuration itself says what is wrong
     model = saved.get("model") if isinstance(saved, dict) else None
     encoder = model.get("encoder") if isinstance(model, dict) else None
     if isinstance(encoder, str) and is_path(encoder):
