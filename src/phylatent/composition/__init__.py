@@ -145,19 +145,19 @@ def _typed(spec: TaskSpec, resolved: Any, chosen: Mapping[str, Any]) -> Config:
     from phylatent.models.encoders import ENCODERS, find_encoder
     from phylatent.objectives import OBJECTIVES
 
-    terms = _listed(resolved.objectives)
+    listed = _listed(resolved.objectives)
     for name in chosen:
-        if name in OBJECTIVES and name not in terms:
+        if name in OBJECTIVES and name not in listed:
             raise UserError(
-                f"variant {resolved.variant!r} does not use {name!r} (it uses {', '.join(terms)}), so its settings would do "
-                f"nothing; choose another variant, or add it: objectives=[{','.join([*terms.values(), name])}]"
+                f"variant {resolved.variant!r} does not use {name!r} (it uses {', '.join(listed)}), so its settings would do "
+                f"nothing; choose another variant, or add it: objectives=[{','.join([*listed.values(), name])}]"
             )
-    for name in terms:
+    for name in listed:
         weight = getattr(resolved, name).weight
         if not 0 <= weight < math.inf:
             raise UserError(f"{name}.weight is {weight}; it must be a number that is not negative")
         if weight == 0:
-            others = ",".join(given for other, given in terms.items() if other != name)
+            others = ",".join(given for other, given in listed.items() if other != name)
             raise UserError(
                 f"{name} is among the objectives, but {name}.weight is 0, so it would do nothing; "
                 f"give it a weight, or leave it out: objectives=[{others}]"
@@ -172,14 +172,14 @@ def _typed(spec: TaskSpec, resolved: Any, chosen: Mapping[str, Any]) -> Config:
             )
     settings = {entry.name: getattr(resolved, entry.name) for entry in fields(Settings)}
     settings |= {
-        "objectives": tuple(terms),
+        "objectives": tuple(listed),
         "model": replace(resolved.model, encoder=_in_full(resolved.model.encoder)),
         "plan": replace(resolved.plan, solver=_in_full(resolved.plan.solver)),
     }
     return Config(
         **settings,
-        objective_settings={name: getattr(resolved, name) for name in terms},
-        objective_files={name: given for name, given in terms.items() if is_path(given)},
+        objective_settings={name: getattr(resolved, name) for name in listed},
+        objective_files={name: given for name, given in listed.items() if is_path(given)},
         encoder=getattr(resolved, encoder, None),
         solver=_solver_settings(resolved, chosen),
         spec=spec,
@@ -204,10 +204,10 @@ def _listed(given: Sequence[str]) -> dict[str, str]:
     """Objective → its name or its path in full: the shipped ones in their order, then the user's own as they are listed."""
     from phylatent.objectives import SHIPPED, find_objective
 
-    terms = {find_objective(ALIASES.get(term, term)).name: _in_full(ALIASES.get(term, term)) for term in given}
-    if not terms:
+    listed = {find_objective(ALIASES.get(name, name)).name: _in_full(ALIASES.get(name, name)) for name in given}
+    if not listed:
         raise UserError("no objective is left: the list is empty; name some, such as objectives=[pred,sigreg]")
-    return {name: terms[name] for name in (*SHIPPED, *terms) if name in terms}
+    return {name: listed[name] for name in (*SHIPPED, *listed) if name in listed}
 
 
 def _in_full(text: str) -> str:

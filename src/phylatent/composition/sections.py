@@ -86,9 +86,9 @@ def _parts(layers: Sequence[Layer]) -> Parts:
     kinds += [encoders.ENCODERS[name] for name in encoders.SHIPPED]
     kinds += [solvers.SOLVERS[name] for name in solvers.SHIPPED]
     for layer in layers:
-        terms, model, plan = (layer.says.get(name) for name in ("objectives", "model", "plan"))
-        if isinstance(terms, (list, tuple)):
-            kinds += [find_objective(ALIASES.get(str(term), str(term))) for term in terms]
+        objectives, model, plan = (layer.says.get(name) for name in ("objectives", "model", "plan"))
+        if isinstance(objectives, (list, tuple)):
+            kinds += [find_objective(ALIASES.get(str(name), str(name))) for name in objectives]
         if isinstance(model, Mapping) and model.get("encoder"):
             kinds.append(encoders.find_encoder(str(model["encoder"])))
         if isinstance(plan, Mapping) and plan.get("solver"):
