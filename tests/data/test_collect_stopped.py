@@ -58,8 +58,8 @@ import sys
 from pathlib import Path
 from phylatent.data.collect import collect
 from phylatent.errors import PhylatentError
+from phylatent.schema import CollectConfig
 from phylatent.tasks import get_task
-from small_collection import SMALL, TASK, contents
 
 if __name__ == "__main__":
     settings = CollectConfig(episodes=40, steps=15, frame_size=32, workers=2, shard_episodes=2)

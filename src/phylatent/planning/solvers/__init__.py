@@ -14,6 +14,7 @@ from typing import Any
 from phylatent.errors import UserError
 from phylatent.own_files import OwnKind
 from phylatent.planning.solver import Solver
+from phylatent.schema import Settings
 
 OWN = OwnKind(
     noun="a solver",
@@ -59,6 +60,8 @@ def _register(solver: Any, where: str) -> Solver:
         raise UserError(f"the solver of {where} must be a phylatent.planning.solver.Solver whose name is an identifier")
     if not (isinstance(solver.Settings, type) and is_dataclass(solver.Settings)):
         raise UserError(f"the settings of the solver {solver.name!r} of {where} must be a frozen dataclass, which may be empty")
+    if solver.name in {entry.name for entry in fields(Settings)}:
+        raise UserError(f"there are settings called {solver.name!r} already; give the solver of {where} another name")
     known = SOLVERS.setdefault(solver.name, solver)
     if known != solver:
         raise UserError(f"the solver of {where} is called {solver.name!r}, and so is another one; choose another name")
