@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -54,6 +57,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for worker, peak in sorted(PEAKS.items()):
         too_much = f", more than the {MEMORY_GB} GB it may" if peak > MEMORY_GB else ""
         terminalreporter.write_line(f"{worker} took up to {peak:.2f} GB{too_much}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _memory_is_given_back() -> Iterator[None]:
+    """After each file: what the C library keeps of one file's large model would add up with the next one's."""
+    yield
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,7 @@ def worker(rank: int, world: int, rendezvous: str, out: str, dropout: float, enc
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout, encoder", [(0.0, "vit"), (0.1, "vit"), (0.1, "conv"), (0.1, "hybrid")])
 def test_two_processes_are_one_batch(tmp_path: Path, dropout: float, encoder: str) -> None:
     mp.spawn(worker, args=(2, str(tmp_path / "rendezvous"), str(tmp_path / "out.pt"), dropout, encoder), nprocs=2)
@@ -97,6 +98,7 @@ def losses_of(directory: Path, file: str) -> list[dict[str, float]]:
         return [{k: float(v) for k, v in row.items() if k != "clips_per_second"} for row in csv.DictReader(handle)]
 
 
+@pytest.mark.slow
 def test_train_on_two_processes_logs_the_same_losses(tworooms_data: Path, tmp_path: Path) -> None:
     for devices in (1, 2):
         command = [

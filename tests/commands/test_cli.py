@@ -120,6 +120,7 @@ def test_pixels_with_nan(tworooms_data: Path, tmp_path: Path, here) -> None:
     assert "NaN" in done.stderr
 
 
+@pytest.mark.slow
 def test_collect_inspect_and_several_seeds(tmp_path: Path) -> None:
     assert phylatent("collect", "preset=smoke", "collect.episodes=6", cwd=tmp_path).returncode == 0
     record = json.loads((tmp_path / "data" / "tworooms-smoke.h5.json").read_text())
@@ -134,6 +135,7 @@ def test_collect_inspect_and_several_seeds(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "runs").glob("*seed*")} == {f"tworooms-smoke-lewm-seed{s}" for s in (3, 4)}
 
 
+@pytest.mark.slow
 def test_train_before_collect_can_be_mended(tmp_path: Path) -> None:
     """The mistake must not have taken the run's directory."""
     train = ("train", "preset=smoke", "variant=lewm", "train.steps=2")
@@ -150,6 +152,7 @@ def test_doctor(tmp_path: Path) -> None:
     assert {"Python", "device", "threads", "disk", "MuJoCo renderer", "versions"} <= findings.keys()
 
 
+@pytest.mark.slow
 def test_demo_ends_with_a_report_and_does_not_do_a_stage_twice(tmp_path: Path) -> None:
     first = phylatent("demo", "preset=smoke", "train.steps=3", PHYLATENT_HOME=str(tmp_path))
     assert first.returncode == 0, first.stderr
@@ -171,6 +174,7 @@ def blocks(language: str, page: str = "README.md") -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_commands_shown(tmp_path: Path) -> None:
     """As they stand, with the smoke preset put in the laptop's place; `make demo` and `make test` are CI's own."""
     pages = [block for page in ("README.md", "docs/planning.md", "docs/own-encoder.md") for block in blocks("bash", page)]

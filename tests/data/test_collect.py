@@ -70,6 +70,7 @@ def test_a_row_holds_the_goal_that_its_action_went_for(tmp_path):
         assert file["action"][:4, 0].tolist() == pytest.approx([0, 0.01, 0.02, 0.03])
 
 
+@pytest.mark.slow
 def test_contents_do_not_depend_on_processes_or_shards(collected, tmp_path):
     calls: list[tuple[int, int]] = []
     path = collect(

@@ -240,6 +240,7 @@ def test_the_split_decides_what_is_drawn(sample: Sample, free_space: Episodes) -
     assert other.fingerprint != sample.fingerprint, "the same episodes under another name are another sample"
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_whatever_the_workers(sample: Sample, free_space: Episodes) -> None:
     settings = replace(SETTINGS, branches=24, seeds=(0,))
     one, two = (draw(free_space, replace(settings, workers=workers)) for workers in (1, 2))

@@ -129,6 +129,7 @@ def test_a_file_that_declares_none(text: str, sentence: str, tmp_path: Path) -> 
         find_encoder(str(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["conv", "hybrid"])
 def test_killed_and_resumed_is_bit_identical(name: str, arguments: list[str], tmp_path: Path) -> None:
     arguments = [*arguments, f"model.encoder={name}"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from small_graphs import DRAWS, awake, batch_of
 from torch import Tensor
 from training_runs import EVERY_TERM, WEIGHTS
 
@@ -20,22 +21,6 @@ def graph():
     """Away from initialisation: AdaLN-zero hides the action, and then no gradient can reach it."""
     return awake(build(compose(preset="smoke", overrides=[*EVERY_TERM, "model.dropout=0"])))
 
-
-def awake(graph):
-    generator = torch.Generator().manual_seed(5)
-    for name, parameter in graph.named_parameters():
-        if "adaLN" in name:
-            parameter.data.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return graph
-
-
-def batch_of(size: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    frames = torch.randint(0, 256, (size, 4, 32, 32, 3), generator=generator, dtype=torch.uint8)
-    return frames, torch.randn(size, 3, 10, generator=generator), torch.randn(size, 4, 2, generator=generator)
-
-
-DRAWS = Draws(0, 1, torch.device("cpu"))
 
 SIBLINGS = ("contrast", "covariance", "inverse", "smoothness", "subspaces", "variance", "variance_time")
 

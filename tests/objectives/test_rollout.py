@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_objectives import DRAWS, awake, batch_of
+from small_graphs import DRAWS, awake, batch_of
 from torch import Tensor, nn
 
 from phylatent import build, compose

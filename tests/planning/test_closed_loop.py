@@ -7,44 +7,19 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
-import torch
 from exact_model import ExactTwoRooms
+from short_ways import ACTIONS, FAR, FREE, Recorder, start, state
 
 from phylatent.errors import UserError
-from phylatent.planning.actions import Actions
-from phylatent.planning.closed_loop import Start, follow, plan_and_execute
+from phylatent.planning.closed_loop import follow, plan_and_execute
 from phylatent.planning.imagination import imagination
-from phylatent.planning.pairs import Pair
 from phylatent.planning.planner import Planner
 from phylatent.planning.protocols import score
-from phylatent.schema import Normaliser, PlanConfig
+from phylatent.schema import PlanConfig
 from phylatent.simulator import Simulator
 from phylatent.tasks.tworooms import TASK
 
-ACTIONS = Actions((-1.0, -1.0), (1.0, 1.0), Normaliser((0.0, 0.0), (0.87, 0.87)))
 SMALL = PlanConfig(pairs=3, seeds=(0, 1), candidates=24, elites=4, iterations=3, workers=1, filmstrips=2)
-
-
-def state(x: float, y: float) -> dict[str, np.ndarray]:
-    place = np.array([x, y], dtype=np.float32)
-    return {"state": place, "proprio": place.copy(), "goal_state": place.copy()}
-
-
-def start(simulator: Simulator, here: tuple[float, float], there: tuple[float, float], **settings) -> Start:
-    simulator.restore(state(*there))
-    return Start(
-        pair=Pair(seed=0, episode=0, start=int(here[0]), goal=int(there[0])),
-        row=TASK.with_goal(state(*here), state(*there)),
-        goal=state(*there),
-        goal_frame=simulator.frame(),
-        recorded_kA=np.zeros((5, 10), np.float32),
-        rules=(TASK.rules["paper"],),
-        **settings,
-    )
-
-
-FREE = [((40, 100), (80, 170)), ((60, 180), (40, 100)), ((170, 160), (190, 60)), ((150, 90), (190, 180))]
-"""Ways within one room, clear of every wall."""
 
 
 def test_a_model_that_is_exact_reaches_every_goal_and_gets_what_it_imagined(simulators):
@@ -63,29 +38,6 @@ def test_a_model_one_block_late_does_not_get_what_it_imagined(simulators):
     done = plan_and_execute(planner, [start(simulators[0], *way) for way in FREE], simulators, TASK)
     first = [trajectory.plans[0] for trajectory in done]
     assert max(abs(plan.imagined_cost - plan.real_cost) for plan in first) > 0.01
-
-
-class Recorder(ExactTwoRooms):
-    """Remembers what it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoded = 0
-        self.rollouts: list[tuple[int, int]] = []
-        self.pasts: list[tuple[torch.Tensor, torch.Tensor] | None] = []
-
-    def encode(self, frames):
-        self.encoded += len(frames)
-        return super().encode(frames)
-
-    def rollout(self, z_ND, blocks_NkA, *, past_NhD=None, past_blocks_NhA=None):
-        self.rollouts.append((len(z_ND), 0 if past_NhD is None else past_NhD.shape[1]))
-        self.pasts.append(None if past_NhD is None else (past_NhD, past_blocks_NhA))
-        return super().rollout(z_ND, blocks_NkA)
-
-
-FAR = ((40, 150), (190, 150))
-"""Through the wall: a model that knows none never arrives, and plans to the end."""
 
 
 def test_each_observation_and_goal_is_encoded_once_and_rendered_only_when_needed(simulators, monkeypatch):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from exact_model import ExactTwoRooms
+from short_ways import numbers
 
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import split_episodes
@@ -126,22 +127,12 @@ def test_a_task_without_the_protocol_says_so(tworooms_data, course):
         draw_pairs(only_paper, episodes, split, "strict", SMALL)
 
 
-def numbers(course: Course, results) -> str:
-    record = [summarise(course, protocol, results) for protocol in course.lists]
-
-    def timeless(value):
-        if isinstance(value, dict):
-            return {k: timeless(v) for k, v in value.items() if k not in ("planning_seconds", "workers")}
-        return [timeless(v) for v in value] if isinstance(value, list) else value
-
-    return json.dumps(timeless(record))
-
-
 @pytest.fixture(scope="module")
 def run_once(course):
     return run_policies(course.settings.policy, course, model=ExactTwoRooms(), actions=ACTIONS)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers_twice_and_with_another_process_count(course, run_once):
     again = run_policies(course.settings.policy, course, model=ExactTwoRooms(), actions=ACTIONS)
     assert numbers(course, again) == numbers(course, run_once)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from exact_model import ExactTwoRooms
-from test_closed_loop import ACTIONS, FAR, FREE, Recorder, start
+from short_ways import ACTIONS, FAR, FREE, Recorder, start
 
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import action_correlations, fit_statistics, split_episodes

@@ -11,8 +11,7 @@ import pytest
 import torch
 import yaml
 from exact_model import ExactTwoRooms
-from test_closed_loop import ACTIONS, FREE, start
-from test_planning import numbers
+from short_ways import ACTIONS, FREE, numbers, start
 
 from phylatent import compose, own_files
 from phylatent.composition import load_config, save_config
@@ -132,6 +131,7 @@ def test_no_search_spends_more_rollouts_than_it_may(name: str):
     assert 0.9 * 600 < sum(spent) <= 600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SHIPPED[1:], OWN])
 def test_numbers_do_not_depend_on_the_number_of_processes(name: str, tworooms_data: Path):
     episodes = open_episodes(tworooms_data, TASK)

@@ -73,6 +73,7 @@ def test_every_variant_takes_two_training_steps(task: str, variant: str, collect
     assert "world_model" in moved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS[1:])
 def test_from_data_to_the_page_with_the_same_commands(task: str, collected: Collected, tmp_path: Path) -> None:
     data = collected(task)

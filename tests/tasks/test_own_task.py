@@ -104,6 +104,7 @@ def test_a_model_without_its_run(walked: Path, tmp_path: Path, capsys: pytest.Ca
     assert call(*diagnose, "task=pendulum.py", cwd=walked) == 0
 
 
+@pytest.mark.slow
 def test_two_processes_train_together(walked: Path, tmp_path: Path) -> None:
     data = walked / "data" / "pendulum-smoke.h5"
     train = ("train", "task=pendulum.py", "preset=smoke", "variant=lewm", "train.steps=2", "devices=2", "device=cpu")
@@ -151,6 +152,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_an_installed_package(tmp_path: Path) -> None:
     site = install(tmp_path / "site")
     (tmp_path / "commands.py").write_text(COMMANDS)

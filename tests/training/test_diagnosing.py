@@ -37,6 +37,7 @@ def test_diagnosing_leaves_the_training_as_it_was(tworooms_data: Path, tmp_path:
         assert list((tmp_path / name / "tensorboard").glob("events.*"))
 
 
+@pytest.mark.slow
 def test_two_processes_diagnose_once(tworooms_data: Path, tmp_path: Path) -> None:
     settings = ["preset=smoke", f"data={tworooms_data}", *SETTINGS, "diagnose.every=3", "device=cpu", "devices=2"]
     done = finish(*settings, f"out={tmp_path / 'run'}")

@@ -111,6 +111,7 @@ def worker(rank: int, data: Path, place: Path) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_are_one_batch(tworooms_data: Path, tmp_path: Path) -> None:
     mp.spawn(worker, args=(tworooms_data, tmp_path), nprocs=2)
     expected = gradients(tworooms_data)

@@ -22,6 +22,7 @@ from phylatent.training.result import read_result
 from phylatent.training.run import train
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_is_bit_identical(arguments: list[str], uninterrupted: Path, tmp_path: Path) -> None:
     directory = tmp_path / "killed"
     process = start(*arguments, f"out={directory}")
@@ -45,6 +46,7 @@ def test_killed_and_resumed_is_bit_identical(arguments: list[str], uninterrupted
     assert result.seconds > counted[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_ctrl_c_saves_and_says_how_to_go_on(arguments: list[str], uninterrupted: Path, tmp_path: Path, workers: int) -> None:
     directory = tmp_path / "stopped"
@@ -63,6 +65,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(arguments: list[str], uninterrupted:
     assert_same_run(directory, uninterrupted)
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_two_processes(arguments: list[str], tmp_path: Path) -> None:
     directory = tmp_path / "two"
     process = start(*arguments, f"out={directory}", "devices=2")
@@ -75,6 +78,7 @@ def test_ctrl_c_on_two_processes(arguments: list[str], tmp_path: Path) -> None:
     assert (directory / "model" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_the_saved_configuration_gives_the_same_run(uninterrupted: Path, tmp_path: Path) -> None:
     again = finish(f"config={uninterrupted / 'config.yaml'}", f"out={tmp_path / 'again'}")
     assert again.returncode == 0, again.stderr

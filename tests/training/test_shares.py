@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from test_objectives import DRAWS, awake, batch_of
+from small_graphs import DRAWS, awake, batch_of
 from training_runs import EVERY_TERM, copy_unfinished, smoke, table
 
 from phylatent import build, compose
@@ -149,6 +149,7 @@ def worker(rank: int, place: Path) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_measure_the_same(tmp_path: Path) -> None:
     mp.spawn(worker, args=(tmp_path,), nprocs=2)
     expected = measured(0, 1)

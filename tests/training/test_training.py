@@ -121,6 +121,7 @@ def test_a_directory_in_use_is_left_alone(tworooms_data: Path, uninterrupted: Pa
     assert before == {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_directory_where_another_process_trains(arguments: list[str], tmp_path: Path) -> None:
     directory = tmp_path / "busy"
     process = start(*arguments, f"out={directory}", "train.steps=100000")
