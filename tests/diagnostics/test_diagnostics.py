@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,73 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from episode_files import write_file
+from drifts import CLIP, SETTINGS, SPLIT, TASK, diagnose, draw
 from exact_model import ExactTwoRooms, read_positions
 from torch import nn
 
-from phylatent.data.readers import Episodes, open_episodes
-from phylatent.data.stats import Split
+from phylatent.data.readers import Episodes
 from phylatent.diagnostics.counterfactual import separation_ratio
 from phylatent.diagnostics.diagnose import Diagnosis, diagnose_model, save
 from phylatent.diagnostics.during_training import shrink
-from phylatent.diagnostics.held_out import find_held_out_rows
 from phylatent.diagnostics.perturbations import perturb
-from phylatent.diagnostics.sample import Sample, make_sample
+from phylatent.diagnostics.sample import Sample
 from phylatent.errors import UserError
-from phylatent.processes import one_thread
-from phylatent.schema import PERTURBATIONS, ClipConfig, DiagnoseConfig
-from phylatent.simulator import Simulator
-from phylatent.tasks import get_task
-
-TASK = get_task("tworooms")
-CLIP = ClipConfig()
-SETTINGS = DiagnoseConfig(states=40, frames=60, pairs=500, branches=8, seeds=(0, 1), bootstrap=50, workers=1)
-EPISODES, STEPS, SIZE = 8, 30, 48
-SPLIT = Split(train=(0, 1), validation=(2,), test=(3, 4, 5, 6, 7), seed=0)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick() -> Iterator[None]:
-    """Small models on a busy machine: several threads would mostly wait for each other."""
-    with one_thread():
-        yield
-
-
-@pytest.fixture(scope="module")
-def free_space(tmp_path_factory: pytest.TempPathFactory) -> Episodes:
-    """Real frames of slow drifts around the middle of the left room: no episode and no branch comes near a wall."""
-    rng, simulator = np.random.default_rng(0), Simulator(TASK, SIZE)
-    simulator.reset(seed=0)
-    states, frames, actions = [], [], []
-    for episode in range(EPISODES):
-        angle = 2 * math.pi * episode / EPISODES
-        drift = rng.uniform(0.1, 0.16) * np.array([math.cos(angle), math.sin(angle)])
-        start = np.array([60.0, 112.0]) + rng.uniform(-5, 5, 2)
-        simulator.restore({"state": start.astype(np.float32)})
-        for step in range(STEPS + 1):
-            states.append(simulator.columns()["state"])
-            frames.append(simulator.frame())
-            action = (drift + rng.normal(0, 0.02, 2)).astype(np.float32)
-            actions.append(action if step < STEPS else np.full(2, np.nan, np.float32))
-            simulator.step(action)
-    state = np.stack(states)
-    replaced = {"pixels": np.stack(frames), "action": np.stack(actions), "proprio": state, "state": state, "goal_state": state}
-    path = tmp_path_factory.mktemp("free") / "free.h5"
-    return open_episodes(write_file(path, [STEPS + 1] * EPISODES, replace=replaced), TASK)
-
-
-def draw(episodes: Episodes, settings: DiagnoseConfig = SETTINGS, split: Split = SPLIT) -> Sample:
-    return make_sample(task=TASK, episodes=episodes, split=split, clip=CLIP, settings=settings)
-
-
-@pytest.fixture(scope="module")
-def sample(free_space: Episodes) -> Sample:
-    return draw(free_space)
-
-
-def diagnose(model: Any, sample: Sample, settings: DiagnoseConfig = SETTINGS) -> Diagnosis:
-    episodes = sample.held_out.episodes
-    return diagnose_model(model, task=TASK, episodes=episodes, split=SPLIT, clip=CLIP, settings=settings, sample=sample)
+from phylatent.schema import PERTURBATIONS, DiagnoseConfig
 
 
 def ratios(found: Diagnosis) -> np.ndarray:
@@ -217,46 +161,6 @@ def test_the_record_says_what_was_counted(sample: Sample, tmp_path: Path) -> Non
         assert arrays["seed0/counterfactual/d_pred"].shape == (8, 3)
 
 
-def test_nothing_is_drawn_from_training_episodes(sample: Sample) -> None:
-    held = set(range(3 * (STEPS + 1), EPISODES * (STEPS + 1)))
-    for one in sample.seeds:
-        states, pairs, branches = (one[name] for name in ("invariance", "identifiability", "counterfactual"))
-        assert {*states.rows, *states.later, *pairs.rows, *branches.rows} <= held
-        assert (states.rows // (STEPS + 1) == states.later // (STEPS + 1)).all()
-        taken = {action.tobytes(): row for row, action in enumerate(sample.held_out.episodes.actions)}
-        for start, windows in zip(branches.rows, branches.windows, strict=True):
-            homes = [taken[window[0, :2].tobytes()] // (STEPS + 1) for window in windows]
-            assert len({start // (STEPS + 1), *homes}) == 3
-            assert set(homes) <= set(SPLIT.test)
-    drawn = {tuple(sorted(pair)) for pair in zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)}
-    assert len(drawn) == 500
-    assert all(i != j for i, j in drawn)
-
-
-def test_the_split_decides_what_is_drawn(sample: Sample, free_space: Episodes) -> None:
-    swapped = replace(SPLIT, validation=SPLIT.test, test=SPLIT.validation)
-    other = draw(free_space, replace(SETTINGS, split="validation"), swapped)
-    assert np.array_equal(other.seeds[0]["invariance"].rows, sample.seeds[0]["invariance"].rows)
-    assert other.fingerprint != sample.fingerprint, "the same episodes under another name are another sample"
-
-
-@pytest.mark.slow
-def test_the_same_seed_draws_the_same_whatever_the_workers(sample: Sample, free_space: Episodes) -> None:
-    settings = replace(SETTINGS, branches=24, seeds=(0,))
-    one, two = (draw(free_space, replace(settings, workers=workers)) for workers in (1, 2))
-    assert one.fingerprint == two.fingerprint != sample.fingerprint
-    assert one.seeds[0]["counterfactual"].packed == two.seeds[0]["counterfactual"].packed
-    assert (one.seeds[0]["counterfactual"].targets == two.seeds[0]["counterfactual"].targets).all()
-    first, second = (diagnose(ExactTwoRooms(), each, settings) for each in (one, two))
-    assert all((values == second.arrays[name]).all() for name, values in first.arrays.items())
-    timeless = [{key: value for key, value in found.record.items() if key != "seconds"} for found in (first, second)]
-    assert timeless[0] == timeless[1]
-    assert draw(free_space, replace(settings, severity=2.0, branches=2)).fingerprint != one.fingerprint
-    other = replace(TASK, severities={"noise": 0.2})
-    louder = make_sample(task=other, episodes=free_space, split=SPLIT, clip=CLIP, settings=settings)
-    assert louder.fingerprint != one.fingerprint, "the task's own strengths are part of it"
-
-
 def test_perturbations_seen_in_training_are_rated_apart(sample: Sample) -> None:
     episodes = sample.held_out.episodes
     rest = {"task": TASK, "episodes": episodes, "split": SPLIT, "clip": CLIP, "settings": SETTINGS, "sample": sample}
@@ -328,35 +232,11 @@ def test_ordering_finds_nothing_wrong_with_the_exact_model_but_with_a_random_one
     assert save(hashed, tmp_path, {}).name == "ordering.json"
 
 
-def test_what_cannot_be_drawn_is_said_in_one_sentence(free_space: Episodes) -> None:
-    with pytest.raises(UserError, match=r"1 held-out episodes 1 are long enough .* split\.test"):
-        draw(free_space, split=Split(train=(0,), validation=(1,), test=(3,), seed=0))
-    with pytest.raises(UserError, match="are long enough for 9 blocks"):
-        draw(free_space, replace(SETTINGS, horizons=(9,)))
-    with pytest.raises(UserError, match="does not divide a block of 5"):
-        find_held_out_rows(replace(free_space, frame_stride=2), SPLIT.side("test"), CLIP)
-
-
 def test_a_latent_of_another_shape_is_told(sample: Sample) -> None:
     with pytest.raises(UserError, match=r"encode returned \[64\]; expected \[64, latent dimensions\]"):
         diagnose(Changed(lambda z: z[:, 0]), sample)
     with pytest.raises(UserError, match=r"rollout returned \[8, 2\]; expected \[8, 5, latent dimensions\]"):
         diagnose(Changed(lambda z: z, lambda z: z[:, 0]), sample)
-
-
-def test_less_than_was_asked_for_is_used_and_said(free_space: Episodes) -> None:
-    settings = replace(SETTINGS, states=10_000, frames=10_000, branches=2, seeds=(0,))
-    drawn = draw(free_space, settings, Split(train=(0,), validation=(1,), test=(3, 4), seed=0))
-    assert len(drawn.seeds[0]["invariance"].rows) == 2 * (STEPS + 1 - 5)
-    assert any("52 states instead of 10,000" in note for note in drawn.notes)
-    assert any("come from one episode" in note for note in drawn.notes)
-
-
-def test_rows_without_a_known_state_are_never_drawn(free_space: Episodes) -> None:
-    targets = free_space.targets.copy()
-    targets[::2] = np.nan
-    held = find_held_out_rows(replace(free_space, targets=targets), SPLIT.side("test"), CLIP)
-    assert (held.rows % 2 == 1).all()
 
 
 def test_a_small_diagnosis_is_small() -> None:
