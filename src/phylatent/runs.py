@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ MODEL, RESULT = "model", "result.json"
 DIAGNOSTICS, PLANNING = "diagnostics", "planning"
 PAIRS, ROLLOUTS, VIDEOS = "pairs.json", "rollouts.npz", "videos"
 TRAINING = "training"
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 TRAINING_FILES = (CONFIG, TRAIN_TABLE, VALIDATION_TABLE, RESULT)
 """What a page shows of a training, and so what records take along that lie elsewhere."""
 
@@ -59,6 +61,20 @@ def run_directory(place: Path) -> Path | None:
     if (place / CONFIG).is_file():
         return place
     return place.parent if place.name == MODEL and (place.parent / CONFIG).is_file() else None
+
+
+def check_source(source: str | Path) -> None:
+    """An error unless a model could be there: a run that is finished, a model directory, or what looks like a Hub id."""
+    place = Path(source).expanduser()
+    run = run_directory(place)
+    if run is not None:
+        if not (run / MODEL).is_dir():
+            raise UserError(f"{run} has no exported model yet; finish its training: {go_on_command(run)}")
+    elif place.is_dir():
+        if not (place / "config.json").is_file():
+            raise UserError(f"{source} is neither a run directory (no {CONFIG}) nor a model directory (no config.json)")
+    elif place.exists() or not HUB_ID.fullmatch(str(source)):
+        raise UserError(f"{source} is not a run directory, not a model directory, and not a Hub id like owner/name")
 
 
 def records_of(source: str | Path) -> Path:

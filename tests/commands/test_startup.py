@@ -50,6 +50,9 @@ def test_the_package_itself(tmp_path: Path) -> None:
     (["train", "train.steps"], "train takes key=value arguments only"),
     (["train", "out=nowhere", "resume=true"], "there is no run in nowhere to resume"),
     (["collect", "config=nowhere.yaml"], "there is no configuration file nowhere.yaml"),
+    (["plan", "nowhere"], "nowhere is not a run directory, not a model directory, and not a Hub id"),
+    (["diagnose"], "name what to judge"),
+    (["export", "nowhere"], "nowhere is not a run directory, not a model directory, and not a Hub id"),
 ])  # fmt: skip
 def test_a_mistake(arguments: list[str], sentence: str, tmp_path: Path) -> None:
     seconds, done = timed(WATCHED, *arguments, cwd=tmp_path)

@@ -123,12 +123,15 @@ def export_model(source: str | Path, *, format: str = "lewm", keys: int | str = 
     if str(keys) not in map(str, VERSIONS):
         raise UserError(f"keys={keys}: expected 4 or 5, the version of transformers whose names the encoder's tensors get")
 
+    from phylatent.runs import check_free, check_source, home, run_directory
+
+    check_source(source)
+
     from phylatent.files import whole_directory
     from phylatent.models.lewm.config import describe
     from phylatent.models.lewm.exchange import write_lewm
     from phylatent.models.load import load_model, weights_hash
     from phylatent.records import provenance, write_json
-    from phylatent.runs import check_free, home, run_directory
 
     place = Path(source).expanduser()
     run = run_directory(place)

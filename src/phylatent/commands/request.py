@@ -11,6 +11,7 @@ import typer
 
 from phylatent.errors import UserError
 from phylatent.own_files import is_path
+from phylatent.runs import check_source
 
 if TYPE_CHECKING:
     from phylatent.schema import Config
@@ -107,6 +108,10 @@ def judging(request: Request) -> dict[str, Any]:
     """What `diagnose` and `plan` take: what to judge, where to write, and settings of the judging."""
     if request.resume or request.config or {"task", "variant"} & set(request.other_choices):
         raise UserError("a model says itself what its task and variant are; name it, and give preset=, data=, out= or settings")
+    if not request.plain:
+        raise UserError("name what to judge: a run directory, a model directory, or a Hub id")
+    for source in request.plain:
+        check_source(source)
     return {
         "sources": request.plain,
         "overrides": request.overrides,

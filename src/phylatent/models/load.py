@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
 
 import yaml
@@ -15,9 +14,8 @@ from phylatent.models.encoders import find_encoder
 from phylatent.models.lewm.config import is_lewm
 from phylatent.models.world_model import WorldModel
 from phylatent.own_files import is_path
-from phylatent.runs import CONFIG, MODEL, run_directory
+from phylatent.runs import CONFIG, MODEL, check_source, run_directory
 
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 OURS = "model.safetensors"
 """The weights in a model directory of ours."""
 
@@ -33,21 +31,16 @@ def weights_hash(model: WorldModel) -> str:
 
 def load_model(source: str) -> WorldModel:
     """The model of a run directory, a model directory or a Hub id."""
+    check_source(source)
     place = Path(source).expanduser()
     run = run_directory(place)
     if run is not None:
-        if not (run / MODEL).is_dir():
-            raise UserError(f"{run} has no exported model yet; finish its training: phylatent train out={run} resume=true")
         _meet_encoder(run / CONFIG)
         return WorldModel.from_pretrained(run / MODEL)
     if place.is_dir():
-        if not (place / "config.json").is_file():
-            raise UserError(f"{source} is neither a run directory (no {CONFIG}) nor a model directory (no config.json)")
         if not (place / OURS).is_file():
             _refuse_lewm(source, place / "config.json")
         return WorldModel.from_pretrained(place)
-    if place.exists() or not HUB_ID.fullmatch(source):
-        raise UserError(f"{source} is not a run directory, not a model directory, and not a Hub id like owner/name")
     try:
         _refuse_lewm(source, Path(hf_hub_download(source, "config.json")))
         return WorldModel.from_pretrained(source)

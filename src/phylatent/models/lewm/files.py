@@ -16,8 +16,8 @@ from torch import Tensor
 
 from phylatent.errors import UserError
 from phylatent.models.lewm.config import variant_of
-from phylatent.models.load import HUB_ID, OURS
-from phylatent.runs import run_directory
+from phylatent.models.load import OURS
+from phylatent.runs import HUB_ID, run_directory
 
 CONFIG, WEIGHTS, BESIDE = "config.json", "weights.pt", "phylatent.json"
 """A checkpoint in LeWM's layout; `phylatent.json` keeps what that layout has no place for."""
