@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from phylatent.records import provenance, write_json
+from phylatent.runs import RESULT
 
 RUNS = {
     "phylatent": ["variant=phylatent"],
@@ -54,7 +55,7 @@ def main(out: Path) -> None:
         for number, (name, arguments) in enumerate(RUNS.items()):
             directory = home / "runs" / str(number)
             cost = run("train", "preset=laptop", *arguments, f"out={directory}", home=home)
-            result = json.loads((directory / "result.json").read_text())
+            result = json.loads((directory / RESULT).read_text())
             record["train"][name] = cost | {"steps": result["steps"], "validation": result["validation"]}
             write_json(out, record)
             print(name, json.dumps(record["train"][name]), flush=True)

@@ -25,6 +25,7 @@ import numpy as np
 
 from phylatent.diagnostics import DIAGNOSTICS
 from phylatent.records import write_json
+from phylatent.runs import CONFIG, MODEL, PLANNING, RESULT, diagnosis_file
 from phylatent.schema import PAPER_DIAGNOSTICS
 from phylatent.statistics import EPISODES, mcnemar, paired_difference, spread
 
@@ -103,8 +104,8 @@ def run(name: str, home: Path, *only: str) -> None:
     phylatent("collect", f"task={study.task}", "preset=laptop")
     wanted = [(directory, given, seed) for title, directory, given, seed in _runs(study, home) if not only or title in only]
     for directory, given, seed in wanted:
-        if not (directory / "model").is_dir():
-            begun = (directory / "config.yaml").is_file()
+        if not (directory / MODEL).is_dir():
+            begun = (directory / CONFIG).is_file()
             settings = ["resume=true"] if begun else [f"task={study.task}", "preset=laptop", f"seed={seed}", *given]
             phylatent("train", f"out={directory}", *settings)
     directories = [directory for directory, _, _ in wanted]
@@ -150,16 +151,16 @@ def collate(name: str, home: Path) -> None:
 
 def _read(directory: Path, judged: Path) -> dict[str, Any]:
     """A run's records, without its frames and without where on whose machine it lay; empty before it is trained."""
-    if not (directory / "result.json").is_file():
+    if not (directory / RESULT).is_file():
         return {"planning": {}}
-    trained = json.loads((directory / "result.json").read_text())
+    trained = json.loads((directory / RESULT).read_text())
     record: dict[str, Any] = {"validation": trained["validation"], "training_seconds": trained["seconds"]}
     chosen = ("starts", "commit", "predictor_steps", "trials", "validation_before_predictor_steps")
     record |= {name: trained[name] for name in chosen if trained.get(name) is not None}
-    if (path := judged / "diagnostics" / "paper.json").is_file():
+    if (path := diagnosis_file(judged, "paper")).is_file():
         record["diagnostics"] = _public(json.loads(path.read_text()))
     record["planning"] = {}
-    for path in sorted((judged / "planning").glob("*/result.json")):
+    for path in sorted((judged / PLANNING).glob(f"*/{RESULT}")):
         planned = _public(json.loads(path.read_text()))
         planned["episodes"] = {
             policy: {key: [e[key] for e in episodes] for key in ("episode", "start", "first_success", "final_distance")}
@@ -244,7 +245,7 @@ def _seconds(name: str, home: Path) -> dict[str, float]:
     if (path := home / "data" / f"{study.task}-laptop.h5.json").is_file():
         seconds["collect"] = json.loads(path.read_text())["seconds"]
     for _, directory, _, _ in _runs(study, home):
-        if (path := directory / "result.json").is_file():
+        if (path := directory / RESULT).is_file():
             seconds[f"train {directory.name}"] = json.loads(path.read_text())["seconds"]
     if (path := home / f"{name}-stages.json").is_file():
         seconds |= json.loads(path.read_text())
