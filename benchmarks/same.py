@@ -4,7 +4,8 @@
     python benchmarks/same.py compare BEFORE AFTER  # two such directories; exit code 1 if anything differs
 
 Weights, optimiser states, arrays, pair lists and the numbers of every record must be equal; times, versions, paths and hashes
-of settings are left out. What is new in AFTER, such as another setting in a record, is counted; nothing may be missing.
+of settings are left out. What is new in AFTER, such as another setting in a record or another row of a table, is counted;
+nothing may be missing.
 """
 
 from __future__ import annotations
@@ -116,7 +117,6 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             if key not in APART:
                 yield from _leaves(inner, f"{name}/{RENAMED.get(key, key)}")
     elif isinstance(value, (list, tuple)):
-        yield f"{name}#", len(value)
         for index, inner in enumerate(value):
             yield from _leaves(inner, f"{name}/{index}")
     else:
