@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint tree clean
 
 demo: .venv/installed
 	$(BIN)/phylatent demo
@@ -14,6 +14,9 @@ lint: .venv/installed-dev
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy
+
+tree:
+	$(PYTHON) docs/tree.py
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "phylatent needs Python 3.11 or newer; set PYTHON=")'

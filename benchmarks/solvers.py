@@ -1,6 +1,6 @@
 """Which solver gets how far with equally many rollouts of the model: costs reached and success on a run's validation pairs.
 
-    python benchmarks/solvers.py RUN [key=value ...]          # minutes; writes results/solvers-TASK.json, prints a table
+    python benchmarks/solvers.py RUN [key=value ...]     # minutes; writes benchmarks/results/solvers-TASK.json, prints a table
 
 Keys are those of `phylatent plan`, and those of every solver (`icem.beta=3`); `solvers=cem,icem` measures these alone, `out=`
 is another place for the result. The run is only read.

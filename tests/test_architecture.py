@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -63,24 +64,11 @@ def test_the_schema_and_the_help_do_not_wait_for_torch() -> None:
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
-def tree() -> str:
-    """What `tree -L 2` prints of the package, without caches."""
-    lines = ["src/phylatent"]
-
-    def below(folder: Path, indent: str, depth: int) -> None:
-        entries = sorted((p for p in folder.iterdir() if not p.name.startswith("__pycache__")), key=lambda p: p.name)
-        for entry in entries:
-            last = entry == entries[-1]
-            lines.append(f"{indent}{'└──' if last else '├──'} {entry.name}")
-            if entry.is_dir() and depth > 1:
-                below(entry, indent + ("    " if last else "│   "), depth - 1)
-
-    below(SOURCE, "", 2)
-    return "\n".join(lines)
-
-
 def test_the_tree_in_the_guide_is_the_package() -> None:
-    assert f"```\n{tree()}\n```" in GUIDE, f"put this into CONTRIBUTING.md:\n{tree()}"
+    shown = re.search(r"```\n(src/phylatent\n.*?)\n```", GUIDE, re.DOTALL)
+    tree = runpy.run_path(str(Path(__file__).parents[1] / "docs" / "tree.py"))["tree"]
+    assert shown is not None
+    assert shown.group(1) == tree(), "make tree puts it in"
 
 
 def test_the_table_has_no_room_that_is_gone() -> None:

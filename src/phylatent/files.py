@@ -48,13 +48,13 @@ def is_disk_full(error: BaseException) -> bool:
 def whole_directory(out: Path, *, replace: bool = False) -> Iterator[Path]:
     """Fill the yielded temporary directory; it takes the name `out` once it is whole, in place of an older one if asked."""
     out = out.absolute()
-    temporary = _partial(out)
+    temporary, older = _partial(out), _partial(out.with_name(f"{out.name}.older"))
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         yield temporary
-        if replace:
-            shutil.rmtree(out, ignore_errors=True)
+        if replace and out.exists():
+            out.replace(older)
         temporary.replace(out)
     except Exception as error:
         if is_disk_full(error):
@@ -64,6 +64,7 @@ def whole_directory(out: Path, *, replace: bool = False) -> Iterator[Path]:
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(older, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -141,7 +141,7 @@ def claim(directory: Path, *, resume: bool) -> Iterator[None]:
         check_free(directory)
     busy = f"another process is training in {directory}; wait for it, or choose another out="
     with locked(directory, ".lock", busy=busy, elsewhere="choose another out="):
-        for place in (directory, directory / CHECKPOINTS, directory / DIAGNOSTICS):
+        for place in (directory, directory / CHECKPOINTS):
             remove_partials(place)
         yield
 

@@ -232,6 +232,19 @@ def test_mistakes_get_one_sentence(overrides: list[str], sentence: str):
     assert "\n" not in str(caught.value)
 
 
+def test_few_candidates_are_enough_for_a_solver_without_elites():
+    assert compose(overrides=["plan.solver=mppi", "plan.candidates=6"]).plan.candidates == 6
+    with pytest.raises(UserError, match=r"plan\.elites is \d+, more than plan\.candidates = 6"):
+        compose(overrides=["plan.candidates=6"])
+
+
+def test_a_variant_may_bring_a_solver_from_beside_it(tmp_path: Path):
+    (tmp_path / "mine.py").write_text(Path(OWN).read_text().replace('"shooting"', '"mine"'))
+    (tmp_path / "other.yaml").write_text("extends: lewm\nplan: {solver: ./mine.py}\nmine: {reach: 3.0}\n")
+    config = compose(variant=str(tmp_path / "other.yaml"))
+    assert (config.plan.solver, config.solver.reach) == (str(tmp_path / "mine.py"), 3.0)
+
+
 def test_a_solver_of_ones_own(simulators, tmp_path: Path):
     config = compose(overrides=[f"plan.solver={OWN}", "shooting.reach=1.5", "plan.candidates=60"])
     assert config.solver.reach == 1.5

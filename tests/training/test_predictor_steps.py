@@ -17,6 +17,7 @@ from phylatent.composition import load_config
 from phylatent.errors import Interrupted, UserError
 from phylatent.objectives.rollout import Rollout
 from phylatent.training import run
+from phylatent.training.module import TrainingModule
 from phylatent.training.predictor_steps import ClipsWithoutFrames, PredictorModule, predictor_windows
 from phylatent.training.storage import CsvTables
 
@@ -85,6 +86,24 @@ def test_stopped_within_them_it_goes_on_to_the_same_weights(
     ]
     resumed = weights(out)
     assert all(torch.equal(tensor, resumed[name]) for name, tensor in weights(trained.directory).items())
+
+
+def test_a_stop_at_the_last_joint_step_is_one(
+    trained: run.TrainResult, tworooms_data: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """The predictor's own steps come after it."""
+    out, step = tmp_path / "stopped", TrainingModule.training_step
+
+    def stopping(self, batch, index):
+        if self.global_step == 9:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, batch, index)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainingModule, "training_step", stopping)
+        with pytest.raises(Interrupted, match="stopped after step 10, which is saved"):
+            run.train(smoke(tworooms_data, *STEPS), out=out)
+    assert run.train(load_config(out / "config.yaml"), out=out, resume=True).validation == trained.validation
 
 
 def test_without_an_objective_for_it(tworooms_data: Path, tmp_path: Path) -> None:

@@ -42,14 +42,14 @@ def collect(config: Config, *, out: Path | None = None, screen: Console | None =
     path = out or data_path(config)
     screen = screen or Console(quiet=True)
     started = time.perf_counter()
-    existed = path.exists()
+    record_file = path.with_name(path.name + ".json")
     with bar("collect", screen, MofNCompleteColumn(), TextColumn("episodes"), total=config.collect.episodes) as progress:
         path = collect_episodes(config.spec, config.collect, seed=config.collect.seed, path=path, progress=progress)
-    if existed:
+    if record_file.exists():
         screen.print(f"{escape(str(path))} is already collected")
         return path
     seconds = round(time.perf_counter() - started, 1)
     record = {"data": path.name, "seconds": seconds, "config": to_dict(config), "provenance": provenance()}
-    write_json(path.with_name(path.name + ".json"), record)
+    write_json(record_file, record)
     screen.print(f"collected {config.collect.episodes} episodes of {config.task} in {seconds:.0f} s")
     return path

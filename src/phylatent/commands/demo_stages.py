@@ -28,6 +28,7 @@ from phylatent.errors import UserError
 from phylatent.judging.diagnose import diagnose
 from phylatent.judging.plan import plan
 from phylatent.machine import peak_memory_gb
+from phylatent.planning.solvers import SOLVERS
 from phylatent.records import provenance, rated_sections, split_of, split_words, write_json
 from phylatent.runs import CONFIG, default_directory, home
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig
@@ -76,9 +77,9 @@ def run_demo(request: Request, console: Console) -> Path:
     quick, request = _quick(request)
     preset = request.choices.get("preset", "quick" if quick else "demo")
     overrides = [*request.overrides, *(f"seed={seed}" for seed in request.seeds)]
-    trained = [text for text in overrides if not text.startswith(("diagnose.", "plan."))]
+    trained = [text for text in overrides if text.partition(".")[0] not in ("diagnose", "plan", *SOLVERS)]
     configs = {variant: compose(TASK, preset, variant, trained) for variant in VARIANTS}
-    judging = [text for text in overrides if text.startswith(("diagnose.", "plan.", "data=", "device="))]
+    judging = [*_of("diagnose", overrides), *(text for text in _of("plan", overrides) if text.partition(".")[1])]
     _check_judging(compose(TASK, preset, "lewm", judging))
     out = request.out or home() / "runs" / f"demo-{preset}"
     if quick:
@@ -139,7 +140,9 @@ def _check_judging(config: Config) -> None:
 
 
 def _of(section: str, overrides: list[str]) -> list[str]:
-    return [text for text in overrides if text.startswith((f"{section}.", "data=", "device="))]
+    """What is told to `diagnose` or `plan`; a solver's own settings belong to `plan`."""
+    sections = (section, *(SOLVERS if section == "plan" else ()))
+    return [text for text in overrides if text.partition(".")[0] in sections or text.startswith(("data=", "device="))]
 
 
 def _earlier(path: Path) -> dict[str, float]:
@@ -159,7 +162,7 @@ def _train_or_go_on(config: Config) -> TrainResult:
 
 def _training(config: Config) -> Config:
     """Without the settings of what judges it afterwards."""
-    return replace(config, diagnose=DiagnoseConfig(), plan=PlanConfig())
+    return replace(config, diagnose=DiagnoseConfig(), plan=PlanConfig(), solver=None)
 
 
 def _show(task: str, results: Mapping[str, TrainResult], rates: list[Any], success: list[Any], console: Console) -> None:

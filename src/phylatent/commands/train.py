@@ -15,7 +15,7 @@ def command(keys: Keys = None) -> None:
     refuse_plain(request, "train")
     if request.resume:
         if request.config or request.other_choices or request.seeds:
-            raise UserError("a resumed run keeps its own configuration: give out=DIR resume=true and nothing else")
+            raise UserError("a resumed run keeps its own configuration: give out=DIR resume=true, and at most device= or data=")
         if request.out is None:
             raise UserError("resume=true needs out=DIR, the directory of the run to continue")
         from phylatent.composition import resumed_config

@@ -29,7 +29,7 @@ TEXTS = ("data", "device", "model.encoder", "plan.solver")
 JUDGING = ("preset", "variant", "data", "collect", "split", "diagnose", "plan")
 """What a saved configuration says about judging its model."""
 
-MAY_CHANGE = ("device", "devices", "data", "train.loader_workers")
+MAY_CHANGE = ("device", "devices", "data", "train.loader_workers", "plan.solver")
 """What a run that is resumed may be told anew."""
 
 
@@ -65,8 +65,10 @@ def resumed_config(directory: Path, overrides: Sequence[str], task: str | None =
 
 def judging_config(spec: TaskSpec, saved: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
     """What a saved configuration says about judging its model, without its objectives: those may be far away by now."""
+    names: tuple[str, ...] = JUDGING
     solver = (saved.get("plan") or {}).get("solver")
-    names = (*JUDGING, *([_solver_name(solver)] if solver else []))
+    if solver and not any(override.startswith("plan.solver=") for override in overrides):
+        names = (*names, _solver_name(solver))
     kept = {name: value for name, value in _as_today(saved).items() if name in names}
     return _resolve(spec, [Layer({"task": spec.name, "task_file": spec.file, **kept})], overrides)
 
@@ -197,6 +199,9 @@ def _solver_settings(resolved: Any, chosen: Mapping[str, Any]) -> Any:
     for name in chosen.get("plan") or {}:
         if name in solver.unused:
             raise UserError(f"plan.{name} does nothing with the solver {solver.name!r}; leave it out, or choose another solver")
+    plan = resolved.plan
+    if plan.elites > plan.candidates and "elites" not in solver.unused:
+        raise UserError(f"plan.elites is {plan.elites}, more than plan.candidates = {plan.candidates}")
     return getattr(resolved, solver.name, None)
 
 

@@ -158,7 +158,7 @@ def _checked(kind: str, said: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _with_paths(said: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Objectives and an encoder of the user's own, which the file names by paths relative to itself."""
+    """With objectives, encoder and solver of the user's own in full, which the file names by paths relative to itself."""
 
     def place(value: Any) -> Any:
         return str(folder / Path(value).expanduser()) if isinstance(value, str) and is_path(value) else value
@@ -167,6 +167,8 @@ def _with_paths(said: dict[str, Any], folder: Path) -> dict[str, Any]:
         said = said | {"objectives": [place(name) for name in said["objectives"]]}
     if isinstance(said.get("model"), dict) and "encoder" in said["model"]:
         said = said | {"model": said["model"] | {"encoder": place(said["model"]["encoder"])}}
+    if isinstance(said.get("plan"), dict) and "solver" in said["plan"]:
+        said = said | {"plan": said["plan"] | {"solver": place(said["plan"]["solver"])}}
     return said
 
 

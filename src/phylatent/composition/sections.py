@@ -85,6 +85,7 @@ def _parts(layers: Sequence[Layer]) -> Parts:
     kinds: list[Any] = [OBJECTIVES[name] for name in SHIPPED]
     kinds += [encoders.ENCODERS[name] for name in encoders.SHIPPED]
     kinds += [solvers.SOLVERS[name] for name in solvers.SHIPPED]
+    solver: str | None = None
     for layer in layers:
         objectives, model, plan = (layer.says.get(name) for name in ("objectives", "model", "plan"))
         if isinstance(objectives, (list, tuple)):
@@ -92,7 +93,9 @@ def _parts(layers: Sequence[Layer]) -> Parts:
         if isinstance(model, Mapping) and model.get("encoder"):
             kinds.append(encoders.find_encoder(str(model["encoder"])))
         if isinstance(plan, Mapping) and plan.get("solver"):
-            kinds.append(solvers.find_solver(str(plan["solver"])))
+            solver = str(plan["solver"])
+    if solver is not None:  # the last one that is named: what it replaces may be far away by now
+        kinds.append(solvers.find_solver(solver))
     taken = {*ALIASES, *(entry.name for entry in fields(Settings))}
     found: dict[str, Any] = {}
     for kind in kinds:

@@ -9,8 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from phylatent.diagnostics import choose
 from phylatent.errors import UserError
 from phylatent.judging.subject import Subject
+from phylatent.own_files import is_path
 from phylatent.planning.solvers import find_solver
 from phylatent.records import complete_key
 from phylatent.schema import HELD_OUT, DiagnoseConfig, PlanConfig
@@ -24,6 +26,11 @@ FREE = ("workers", "chunk", "every", "filmstrips", "video", "protocol", "policy"
 def record_key(subject: Subject, settings: JudgingConfig, solver: Any = None) -> dict[str, Any]:
     """What decides a record's numbers: where it is unchanged, the record stands. `solver` are the solver's own settings."""
     decisive = {name: value for name, value in asdict(settings).items() if name not in FREE} | _of_solver(settings, solver)
+    if isinstance(settings, DiagnoseConfig):
+        decisive["diagnostics"] = list(choose(settings.diagnostics))
+    elif is_path(settings.solver):  # by what it is, not by where it lies: an edited file is another solver, a moved one is not
+        content = Path(settings.solver).expanduser().read_bytes()
+        decisive["solver"] = f"{find_solver(settings.solver).name} {hashlib.sha256(content).hexdigest()[:16]}"
     side = subject.split.side(settings.split)
     facts: dict[str, Any] = {"weights": subject.facts["weights"], "data": subject.episodes.fingerprint(), "split": side.name}
     facts["episodes"] = hashlib.sha256(repr(side.episodes).encode()).hexdigest()

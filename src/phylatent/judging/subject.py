@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,8 @@ def load_subject(
     task = task or get_task(model.config.task, now=task_file)
     config = _config(task, model, preset, overrides)
     given = any(override.startswith("data=") for override in overrides)
-    episodes = open_episodes(data_path(config if given or not saved else judging_config(task, saved)), task)
+    placed = config if given or not saved else replace(config, preset=str(saved["preset"]), data=saved.get("data"))
+    episodes = open_episodes(data_path(placed), task)
     name = run.name if run else place.name
     return Subject(
         name=name,

@@ -1,4 +1,4 @@
-"""How far a plan is from its goal: the one cost that searches lessen, records hold and other libraries' solvers are given."""
+"""How far a plan is from its goal, written once: for searches, for records, and for other libraries' solvers."""
 
 # N any batch, k blocks ahead, D latent, S what is read off a latent
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def squared_distance(z_ND: Tensor, goal_ND: Tensor, *, readout_DS: Tensor | None = None) -> Tensor:
-    """[N]: of latents to the goal's, or of what a linear map reads off the two."""
+    """[N]: the squared distance of latents to the goal's, or of what a linear map reads off the two."""
     away = z_ND - goal_ND
     if readout_DS is not None:
         away = away @ readout_DS.to(away)
@@ -33,9 +33,9 @@ class GoalCost:
     """Weight of the cost on the way (`plan.running`)."""
 
     def of_latents(self, z_ND: Tensor, goal_ND: Tensor) -> Tensor:
-        """[N], of being there."""
+        """[N]: the cost of being at these latents."""
         return squared_distance(z_ND, goal_ND, readout_DS=self.readout_DS)
 
     def of_plans(self, imagined_NkD: Tensor, goal_ND: Tensor) -> Tensor:
-        """[N], of plans that are expected to lead through these latents."""
+        """[N]: the cost of plans that are expected to lead through these latents."""
         return end_and_way(self.of_latents(imagined_NkD, goal_ND[..., None, :]), running=self.running)

@@ -1,4 +1,4 @@
-"""Training curves: every loss term, its share of the gradient, the effective rank and the read-out, as training logged them."""
+"""Training curves: every objective, its share of the gradient, the effective rank and the read-out, as training logged them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phylatent.report.methods import Method, dig, number
 from phylatent.report.words import MISSING, plain
 
 OBJECTIVES = {
-    "loss": "Sum of the method's own terms",
+    "loss": "Sum of the method's own objectives",
     "pred": "Prediction",
     "sigreg": "SIGReg",
     "svic": "SVIC",

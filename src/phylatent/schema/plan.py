@@ -81,7 +81,9 @@ class PlanConfig:
         check(self.warm_deviation > 0, f"plan.warm_deviation is {self.warm_deviation}; it must be above 0")
         at_least("plan", self, 0, "filmstrips", "video", "gradient_steps", "gradient_rate", "running")
         at_least("plan", self, 2, "elites")
-        check(self.elites <= self.candidates, f"plan.elites is {self.elites}, more than plan.candidates = {self.candidates}")
+        # The default may stand above few candidates: not every solver has elites, and those that have say it themselves.
+        most = max(self.candidates, PlanConfig.elites)
+        check(self.elites <= most, f"plan.elites is {self.elites}, more than plan.candidates = {self.candidates}")
         check(self.receding <= self.horizon, f"plan.receding is {self.receding}, more than plan.horizon = {self.horizon}")
         for name, allowed in (("history", HISTORIES), ("noise", NOISES), ("cost", COSTS)):
             value = getattr(self, name)

@@ -133,8 +133,11 @@ class Checkpoints(L.Callback):
     Every process decides alike, so that all of them save or stop at the same step.
     """
 
-    def __init__(self, directory: Path, stage: str, every: int, minutes: float, how_to_go_on: str, clock: Clock) -> None:
-        self.directory, self.stage = directory, stage
+    def __init__(
+        self, directory: Path, stage: str, every: int, minutes: float, how_to_go_on: str, clock: Clock, *, last: bool
+    ) -> None:
+        """`last`: whether nothing comes after this stage, so that a stop at its last step is none."""
+        self.directory, self.stage, self.last = directory, stage, last
         self.every, self.minutes, self.how_to_go_on = every, minutes, how_to_go_on
         self.clock = clock
         self.asked_to_stop = False
@@ -165,7 +168,7 @@ class Checkpoints(L.Callback):
         due = decide(time.monotonic() - self.saved_at >= 60 * self.minutes, all=False)
         if stop or due or trainer.global_step % self.every == 0 or trainer.global_step == module.total_steps:
             self._save(trainer, module)
-        if stop and trainer.global_step < module.total_steps:
+        if stop and (trainer.global_step < module.total_steps or not self.last):
             done = f"{module.label} {trainer.global_step}"
             raise Interrupted(f"stopped after {done}, which is saved; go on with: {self.how_to_go_on}")
 

@@ -165,6 +165,7 @@ def _joint_stage(prepared: Prepared) -> Stage:
         seed=config.seed,
         opening=f"training {config.variant} on {config.task}",
         max_steps_per_epoch=config.train.max_steps_per_epoch,
+        last=not config.train.predictor_steps,
     )
 
 

@@ -51,11 +51,13 @@ class Stage:
     module: StepModule
     windows: Dataset[Any]
     batch_size: int
-    """Of all processes together."""
+    """The clips of one step, over all processes together."""
     seed: int
     opening: str
     """The sentence that it begins with, up to its steps."""
     max_steps_per_epoch: int | None = None
+    last: bool = True
+    """Whether no other stage comes after it."""
     unused_parameters: bool = False
     """Whether its losses leave some parameters out, which several processes have to know."""
 
@@ -75,7 +77,7 @@ def fit(stage: Stage, run: Surroundings) -> dict[str, float]:
     callbacks = [
         Metrics(run.console, stage.batch_size, config.train.log_every),
         validation,
-        Checkpoints(run.directory, stage.name, *saving),
+        Checkpoints(run.directory, stage.name, *saving, last=stage.last),
     ]
     where = f"from step {first_step} " if first_step else ""
     run.console.print(f"{stage.opening} {where}to step {module.total_steps} → {escape(str(run.directory))}")
