@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,14 @@ from phylatent.files import atomic, locked, remove_partials, whole_directory
 def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     path.write_text("old")
-    with pytest.raises(ValueError, match="half"), atomic(path) as temporary:
-        temporary.write_text("new")
-        raise ValueError("half way")
+
+    def half() -> None:
+        with atomic(path) as temporary:
+            temporary.write_text("new")
+            raise ValueError("half way")
+
+    with pytest.raises(ValueError, match="half way"):
+        half()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -27,19 +33,25 @@ def test_a_directory_takes_the_place_of_an_older_one_at_once(tmp_path: Path) -> 
             (folder / "weights").write_text(text)
             assert not out.exists() or (out / "weights").read_text() == "first", "until it is whole"
     assert (out / "weights").read_text() == "second"
-    with pytest.raises(ValueError, match="half"), whole_directory(out, replace=True) as folder:
-        (folder / "weights").write_text("third")
-        raise ValueError("half way")
+
+    def half() -> None:
+        with whole_directory(out, replace=True) as folder:
+            (folder / "weights").write_text("third")
+            raise ValueError("half way")
+
+    with pytest.raises(ValueError, match="half way"):
+        half()
     assert (out / "weights").read_text() == "second"
     assert list(tmp_path.iterdir()) == [out]
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    held = {"busy": "somebody else is at it", "elsewhere": "go away"}
-    with locked(tmp_path / "place", "lock", **held), pytest.raises(UserError, match="somebody else is at it"):
-        with locked(tmp_path / "place", "lock", **held):
-            pass
-    with locked(tmp_path / "place", "lock", **held):
+    def lock() -> contextlib.AbstractContextManager[None]:
+        return locked(tmp_path / "place", "lock", busy="somebody else is at it", elsewhere="go away")
+
+    with lock(), pytest.raises(UserError, match="somebody else is at it"), lock():
+        pass
+    with lock():
         pass
 
 
