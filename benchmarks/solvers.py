@@ -127,7 +127,8 @@ def main(run: str, *keys: str) -> None:
         subject, found[solver] = measure(run, solver, keys)
         print(f"{solver} is measured", file=sys.stderr, flush=True)
     path = Path(own.get("out") or HERE / "results" / f"solvers-{subject.task.name}.json")
-    write_json(path, {"model": subject.facts, "solvers": found, "provenance": provenance()})
+    made = {name: value for name, value in provenance().items() if name != "command"}  # it holds paths of this machine
+    write_json(path, {"model": subject.facts, "solvers": found, "provenance": made})
     print(table(found))
 
 
