@@ -95,6 +95,7 @@ def test_a_run_resumes_from_anywhere_and_is_judged_without_its_files(walked: Pat
 def test_the_tests_of_the_guide(walked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(walked)
     monkeypatch.syspath_prepend(walked)
+    assert "assert " in TESTS, "the guide's own tests are what can fail here"
     exec(TESTS, {})
 
 

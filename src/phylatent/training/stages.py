@@ -15,10 +15,10 @@ from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.strategies import DDPStrategy
 from rich.console import Console
 from rich.markup import escape
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from phylatent.composition import to_dict
-from phylatent.data.windows import StepSampler, as_it_is
+from phylatent.data.windows import StepSampler, Windows, as_it_is
 from phylatent.errors import Interrupted, UserError
 from phylatent.runs import TENSORBOARD, go_on_command, newest_checkpoint
 from phylatent.schema import Config
@@ -26,6 +26,7 @@ from phylatent.training.callbacks import Checkpoints, Diagnosing, Metrics, Valid
 from phylatent.training.clock import Clock
 from phylatent.training.graph import TrainingGraph
 from phylatent.training.module import LossNotFinite, StepModule
+from phylatent.training.predictor_steps import ClipsWithoutFrames
 from phylatent.training.storage import AtomicCheckpointIO, CsvTables, load_checkpoint
 from phylatent.training.validation import Validator
 
@@ -49,7 +50,7 @@ class Stage:
 
     name: str
     module: StepModule
-    windows: Dataset[Any]
+    windows: Windows | ClipsWithoutFrames
     batch_size: int
     """The clips of one step, over all processes together."""
     seed: int
@@ -145,7 +146,7 @@ def _trainer(stage: Stage, run: Surroundings, first_step: int, callbacks: list[L
 
 def _loader(stage: Stage, config: Config, first_step: int, trainer: L.Trainer) -> DataLoader[Any]:
     sampler = StepSampler(
-        len(stage.windows),  # type: ignore[arg-type]
+        len(stage.windows),
         stage.batch_size,
         seed=stage.seed,
         total_steps=stage.module.total_steps,
