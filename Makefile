@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint tree clean
+.PHONY: demo test lint bench tree clean
 
 demo: .venv/installed
 	$(BIN)/phylatent demo
@@ -14,6 +14,12 @@ lint: .venv/installed-dev
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy
+
+BENCHMARKS := loader step plan evaluate collect scale
+
+bench: .venv/installed-test
+	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	$(BIN)/python benchmarks/tables.py
 
 tree:
 	$(PYTHON) docs/tree.py
