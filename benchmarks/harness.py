@@ -117,13 +117,14 @@ def _processor() -> str:
 
 
 def write(name: str, rows: Iterable[Row], out: Path = RESULTS) -> Path:
-    """`results/NAME.json`, and the rows on the screen."""
-    rows = list(rows)
+    """`results/NAME.json`; each row is shown as soon as it is there."""
+    kept = []
+    for row in rows:
+        print(sentence(row), flush=True)
+        kept.append(asdict(row))
     path = out / f"{name}.json"
     about = {"benchmark": name, "machine": machine(), "provenance": provenance()}
-    write_json(path, about | {"rows": [asdict(row) for row in rows]})
-    for row in rows:
-        print(sentence(row))
+    write_json(path, about | {"rows": kept})
     print(f"→ {path}")
     return path
 

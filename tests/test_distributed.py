@@ -78,7 +78,8 @@ def test_two_processes_are_one_batch(tmp_path: Path, dropout: float, encoder: st
         # A bias before a BatchNorm has gradient 0: what is left of it is rounding, measured against the largest gradient.
         floor = 1e-6 * scale if name.startswith("grad/") else 0
         error = (found[name] - value).abs().max()
-        assert error <= 1e-4 * value.abs().max() + floor, f"{name}: off by {error:.2e} of {value.abs().max():.2e}"
+        # Untrained latents are all but equal, and what tells them apart is rounded: a wrong reduction is off by far more.
+        assert error <= 5e-4 * value.abs().max() + floor, f"{name}: off by {error:.2e} of {value.abs().max():.2e}"
     assert expected["loss/casc"] > 0
 
 

@@ -36,6 +36,8 @@ class Draws:
     step: int | str
     device: torch.device
     scope: str = ""
+    copies: int = 1
+    """How many passes are made at once that share what is drawn for a row, one below the other in the batch."""
 
     def named(self, name: str) -> Draws:
         return replace(self, scope=f"{self.scope}/{name}")
@@ -43,6 +45,9 @@ class Draws:
     def root(self) -> Draws:
         """The step's own draws, for a second pass through the model that must share its dropout masks with the first."""
         return replace(self, scope="")
+
+    def shared(self, copies: int) -> Draws:
+        return replace(self, copies=copies)
 
     def generator(self) -> torch.Generator:
         return torch.Generator(self.device).manual_seed(derive_seed(self.seed, self.step, self.scope))

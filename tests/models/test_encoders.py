@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from timm.models.vision_transformer import VisionTransformer
 from training_runs import assert_same_run, finish, start, wait_for_checkpoint
 
 from phylatent import WorldModel, build, compose, export_model
@@ -53,6 +54,25 @@ def test_a_frame_is_encoded_by_itself_and_its_pixels_matter(name: str) -> None:
         together = model.encode(frames)
         assert torch.allclose(together[1], model.encode(frames[1]), atol=1e-5)
     assert (together[0] - together[1]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["vit", "hybrid"])
+def test_only_what_the_class_token_needs_is_computed_and_nothing_else_comes_out(name: str) -> None:
+    config = compose(preset="smoke", overrides=[f"model.encoder={name}", "model.depth=3"])
+    encoder = build(config).world_model.encoder.double()
+    pixels = torch.randn(5, 3, 32, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rows: list[int] = []
+    encoder.blocks[-1].mlp.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[1]))
+    results = []
+    for encode in (encoder.__call__, lambda x: VisionTransformer.forward(encoder, x)):
+        encoder.zero_grad()
+        features = encode(pixels)
+        features.square().sum().backward()
+        results.append({"features": features.detach(), **{n: p.grad.clone() for n, p in encoder.named_parameters()}})
+    assert rows[0] == 1
+    assert rows[1] > 1
+    for key, value in results[1].items():
+        torch.testing.assert_close(results[0][key], value, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -64,6 +64,24 @@ def test_sigreg_of_one_sample_at_the_origin() -> None:
     assert sigreg(torch.zeros(6, 2, 5), directions).item() == pytest.approx(6 * expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("knots", [2, 3, 17])
+def test_sigreg_without_a_sine_for_every_knot_is_the_statistic_with_one(generator, knots: int) -> None:
+    """Value and gradient, against the formula as it stands; latents far out turn by many circles."""
+    z = (4 * torch.randn(6, 3, 5, generator=generator, dtype=torch.float64)).requires_grad_()
+    directions = unit_directions(torch.randn(5, 7, generator=generator, dtype=torch.float64))
+    t = torch.linspace(0, 3.0, knots, dtype=torch.float64)
+    angles = (z.transpose(0, 1) @ directions)[..., None] * t
+    gaussian = torch.exp(-t.square() / 2)
+    error = (angles.cos().mean(1) - gaussian).square() + angles.sin().mean(1).square()
+    # The mean over time steps and directions of a trapezoid's area from −3 to 3.
+    plain = 6 * 2 * torch.trapezoid(error * gaussian, t).mean()
+    (expected,) = torch.autograd.grad(plain, z)
+    loss = sigreg(z, directions, knots=knots)
+    (found,) = torch.autograd.grad(loss, z)
+    assert loss.item() == pytest.approx(plain.item(), rel=1e-5)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * expected.abs().max().item())
+
+
 def test_sigreg_prefers_a_gaussian_and_moves_the_latents(generator) -> None:
     directions = unit_directions(torch.randn(8, 64, generator=generator))
     gaussian = torch.randn(256, 1, 8, generator=generator).requires_grad_()

@@ -12,8 +12,10 @@ from training_runs import EVERY_TERM, WEIGHTS
 
 from phylatent import build, compose
 from phylatent.objectives import OBJECTIVES
-from phylatent.objectives.objective import Dims, Sequences
+from phylatent.objectives.objective import Beside, Dims, Sequences
 from phylatent.randomness import Draws
+from phylatent.training.graph import TrainingGraph
+from phylatent.training.passes import embed_together, predict_together
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +75,26 @@ def sequences(dtype: torch.dtype, size: int = 3) -> Sequences:
     )
 
 
+def with_what_it_asks_for(seq: Sequences, graph: TrainingGraph, name: str) -> Sequences:
+    """The same sequences, and beside them what the named objective wants to see."""
+    term, model, draws = graph.terms[name], graph.world_model, DRAWS.named(name)
+    frames, actions, beside = term.more_frames(seq.pixels, draws), term.more_actions(seq.actions_BHA, draws), Beside()
+    if frames is not None:
+        beside = replace(beside, z_BtD=embed_together(model, [seq.pixels, frames])[1])
+    if actions is not None:
+        embedded = [seq.c_BHD.float(), model.embed_actions(actions).float()]
+        predicted = predict_together(model, seq.z_context_BHD.float(), embedded, DRAWS)[1]
+        beside = replace(beside, actions_BHA=actions, predicted_BHD=predicted)
+    return replace(seq, beside={name: beside})
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_half_precision_inputs(graph, name: str, dtype: torch.dtype) -> None:
     seq = sequences(dtype)
     term, model = graph.terms[name], graph.world_model
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = term(seq, model, DRAWS.named(name))
+        loss = term(with_what_it_asks_for(seq, graph, name), model, DRAWS.named(name))
     assert loss.dtype == torch.float32
     assert loss.isfinite()
     loss.backward()
@@ -97,7 +112,8 @@ def test_constant_latents_stay_finite(graph, value: float) -> None:
             z_future_BHD=torch.full_like(seq.z_future_BHD, value),
             z_predicted_BHD=torch.full_like(seq.z_predicted_BHD, value),
         )
-        assert graph.terms[name](constant, graph.world_model, DRAWS.named(name)).isfinite()
+        asked = with_what_it_asks_for(constant, graph, name)
+        assert graph.terms[name](asked, graph.world_model, DRAWS.named(name)).isfinite()
 
 
 def test_a_batch_of_one(graph) -> None:
@@ -138,7 +154,7 @@ def test_which_inputs_an_objective_moves(name: str) -> None:
         "c": seq.c_BHD,
     }
     apart = replace(seq, z_context_BHD=leaves["z_context"], z_future_BHD=leaves["z_future"])
-    loss = graph.terms[name](apart, graph.world_model, DRAWS.named(name))
+    loss = graph.terms[name](with_what_it_asks_for(apart, graph, name), graph.world_model, DRAWS.named(name))
     assert loss > 0
     loss.backward()
     assert {leaf for leaf, tensor in leaves.items() if tensor.grad is not None and tensor.grad.abs().sum() > 0} == MOVES[name]
@@ -157,20 +173,15 @@ def test_total_is_the_weighted_sum(graph) -> None:
     assert losses.total.item() == pytest.approx(sum(WEIGHTS[name] * loss.item() for name, loss in losses.terms.items()))
 
 
-def test_counterfactual_pass_shares_dropout_masks(monkeypatch) -> None:
+def test_counterfactual_pass_shares_dropout_masks() -> None:
     """In a batch of one without action noise both branches see the same actions: only dropout could part them."""
     graph = build(compose(preset="smoke", overrides=["model.dropout=0.5", "casc.action_noise=0"])).train()
     for name, parameter in graph.named_parameters():
         if "adaLN" in name:
             parameter.data.normal_(0, 0.3)
     seq = graph.sequences(*batch_of(1), DRAWS)
-    passes = []
-    predict = graph.world_model.predict
-    monkeypatch.setattr(graph.world_model, "predict", lambda *args: passes.append(predict(*args)) or passes[-1])
-    graph.terms["casc"](seq, graph.world_model, DRAWS.named("casc"))
-    assert len(passes) == 1
-    assert torch.equal(passes[0], seq.z_predicted_BHD)
-    other = predict(seq.z_context_BHD, seq.c_BHD, Draws(0, 2, torch.device("cpu")))
+    torch.testing.assert_close(seq.beside["casc"].predicted_BHD, seq.z_predicted_BHD)
+    other = graph.world_model.predict(seq.z_context_BHD, seq.c_BHD, Draws(0, 2, torch.device("cpu")))
     assert not torch.allclose(other, seq.z_predicted_BHD), "another step has other masks"
 
 

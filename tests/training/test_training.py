@@ -19,6 +19,7 @@ from phylatent.commands.collect import collect
 from phylatent.composition.layers import available
 from phylatent.data.readers import open_episodes
 from phylatent.errors import PhylatentError, UserError
+from phylatent.machine import has_compiler
 from phylatent.runs import checkpoints
 from phylatent.schema import TrainConfig
 from phylatent.tasks import get_task
@@ -49,6 +50,28 @@ def test_what_a_run_leaves_behind(uninterrupted: Path, tworooms_data: Path) -> N
     assert max(config.action.std) < 1
     assert str(tworooms_data.parent) not in (uninterrupted / "model" / "config.json").read_text()
     assert not any(name.startswith(("terms", "psg")) for name in load_file(uninterrupted / "model" / "model.safetensors"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_compiler(), reason="torch.compile wants a C++ compiler on a CPU")
+def test_a_compiled_encoder_trains_to_the_same_losses(tworooms_data: Path, tmp_path: Path) -> None:
+    rows = {}
+    for compiled in ("true", "false"):
+        directory = tmp_path / compiled
+        train(smoke(tworooms_data, "train.steps=3", "model.encoder=conv", f"train.compile={compiled}"), out=directory)
+        rows[compiled] = table(directory / "train.csv")
+        names = set(load_file(directory / "model" / "model.safetensors"))
+        assert not any("_orig_mod" in name for name in names)
+    for ours, plain in zip(rows["true"], rows["false"], strict=True):
+        for name in compose().objectives:
+            assert float(ours[name]) == pytest.approx(float(plain[name]), rel=1e-3, abs=1e-6), name
+
+
+def test_compiling_wants_a_compiler(tworooms_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match=r"needs a C\+\+ compiler"):
+        train(smoke(tworooms_data, "train.compile=true"), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("variant", available("variants"))

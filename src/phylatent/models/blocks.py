@@ -99,8 +99,9 @@ class Dropout(nn.Module):
             return x
         if draws is None:
             return F.dropout(x, self.rate)
-        keep = draws.uniform_rows(*x.shape) >= self.rate
-        return x * keep / (1 - self.rate)
+        passes = x.unflatten(0, (draws.copies, -1))
+        keep = draws.uniform_rows(*passes.shape[1:]) >= self.rate
+        return (passes * (keep / (1 - self.rate))).flatten(0, 1)
 
 
 KeysAndValues = tuple[Tensor, Tensor]

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from phylatent import distributed
-from phylatent.models.blocks import batch_statistics_only
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.objective import Objective, ObjectiveSettings, Sequences
 from phylatent.randomness import Draws
@@ -55,21 +54,23 @@ class Casc(Objective):
     Settings = CascSettings
     of_prediction = True
 
-    def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
-        batch = seq.actions_BHA.shape[0]
-        everyone = distributed.gather_rows(seq.actions_BHA)
+    def more_actions(self, actions_BHA: Tensor, draws: Draws) -> Tensor:
+        everyone = distributed.gather_rows(actions_BHA)
         permutation = draws.named("permutation").permutation(everyone.shape[0])
-        actions = counterfactual_actions(
+        return counterfactual_actions(
             everyone,
-            permutation[distributed.own_rows(batch)],
-            draws.named("noise").normal_rows(*seq.actions_BHA.shape),
+            permutation[distributed.own_rows(actions_BHA.shape[0])],
+            draws.named("noise").normal_rows(*actions_BHA.shape),
             noise=self.settings.action_noise,
         )
-        action_distance = distance(actions, seq.actions_BHA)
-        with batch_statistics_only(model):  # eq:counterfactual_prediction; same draws, so the same dropout masks
-            predicted = model.predict(seq.z_context_BHD, model.embed_actions(actions), draws.root())
+
+    def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
+        other = seq.beside[self.name]  # eq:counterfactual_prediction
+        assert other.actions_BHA is not None
+        assert other.predicted_BHD is not None
+        action_distance = distance(other.actions_BHA, seq.actions_BHA)
         return casc(
-            predicted,
+            other.predicted_BHD,
             seq.z_predicted_BHD,
             action_distance,
             distributed.gather_rows(action_distance).median(),

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -45,6 +46,18 @@ class OpenLoop:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """What an objective asked to see beside the clip, after the pass that both went through."""
+
+    z_BtD: Tensor | None = None
+    """The latents of its `more_frames`"""
+    actions_BHA: Tensor | None = None
+    """Its `more_actions`"""
+    predicted_BHD: Tensor | None = None
+    """What the model predicts from them"""
+
+
+@dataclass(frozen=True)
 class Sequences:
     """The shared graph of one step, eq:phylatent_sequence."""
 
@@ -68,6 +81,8 @@ class Sequences:
     """K"""
     open_loop: OpenLoop | None = None
     """What a rollout is to see where it is not the clip: the predictor's own steps have longer ones, and begin with shorter."""
+    beside: Mapping[str, Beside] = field(default_factory=dict)
+    """By the name of the objective that asked for it."""
 
 
 class Objective(nn.Module):
@@ -89,6 +104,14 @@ class Objective(nn.Module):
     def acts_on(self) -> tuple[str, ...]:
         """The places at which its gradient is measured to keep it at its share."""
         return (ZHAT,) if self.of_prediction else (Z,)
+
+    def more_frames(self, pixels: Tensor, draws: Draws) -> Tensor | None:
+        """Frames [B, t, 3, size, size] to encode beside the clip's `pixels`; `seq.beside[self.name].z_BtD` has their latents."""
+        return None
+
+    def more_actions(self, actions_BHA: Tensor, draws: Draws) -> Tensor | None:
+        """Actions [B, H, A] to predict from beside the clip's own; `seq.beside[self.name].predicted_BHD` has the outcome."""
+        return None
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no loss")

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from phylatent import distributed
 from phylatent.errors import UserError
@@ -18,6 +20,42 @@ from phylatent.randomness import Draws
 
 def unit_directions(normal_DM: Tensor) -> Tensor:
     return normal_DM / normal_DM.norm(dim=-2, keepdim=True)
+
+
+class _Characteristic(torch.autograd.Function):
+    """Σ_b exp(i·k·h·x_b) of x [T, B, M] for the knots k = 0 … K−1 at spacing h, as real and imaginary part [2, K, T, M].
+
+    Each knot's exponential is the one before it, turned by the same angle: one sine and one cosine for all of them, and nothing
+    but those two is kept for the gradient.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x_TBM: Tensor, spacing: float, knots: int) -> Tensor:
+        angle_TBM = spacing * x_TBM
+        turn_TBM = torch.complex(angle_TBM.cos(), angle_TBM.sin())
+        ctx.save_for_backward(turn_TBM)
+        ctx.spacing = spacing
+        times, batch, directions = x_TBM.shape
+        sums_KTM = turn_TBM.new_full((knots, times, directions), batch)
+        turned = turn_TBM
+        for knot in range(1, knots):
+            turned = turned if knot == 1 else turned * turn_TBM
+            torch.sum(turned, dim=1, out=sums_KTM[knot])
+        return torch.stack([sums_KTM.real, sums_KTM.imag])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        """Re Σ_k k·h·(∂S_k + i·∂C_k)·exp(i·k·h·x), by Horner's rule."""
+        (turn_TBM,) = ctx.saved_tensors
+        cosines_KTM, sines_KTM = gradient
+        knots_K = ctx.spacing * torch.arange(len(cosines_KTM), device=gradient.device)
+        parts_KT1M = (knots_K[:, None, None] * torch.complex(sines_KTM, cosines_KTM))[:, :, None]
+        total_TBM = parts_KT1M[-1] * turn_TBM
+        for part_T1M in reversed(parts_KT1M[1:-1]):
+            total_TBM += part_T1M
+            total_TBM *= turn_TBM
+        return total_TBM.real, None, None
 
 
 def sigreg(z_BTD: Tensor, directions_DM: Tensor, *, knots: int = 17, t_max: float = 3.0) -> Tensor:
@@ -34,11 +72,9 @@ def sigreg(z_BTD: Tensor, directions_DM: Tensor, *, knots: int = 17, t_max: floa
 
     with torch.autocast(z_BTD.device.type, enabled=False):  # a statistic of small differences: never in half precision
         projected_TBM = z_BTD.float().transpose(0, 1) @ directions_DM.float()
-        angles_TBMK = projected_TBM.unsqueeze(-1) * t_K
-        sums = torch.stack([angles_TBMK.cos().sum(1), angles_TBMK.sin().sum(1)])
-        real_TMK, imaginary_TMK = distributed.sum_across(sums) / samples
-        error_TMK = (real_TMK - gaussian_K).square() + imaginary_TMK.square()
-        return (error_TMK @ (weights_K * gaussian_K)).mean() * samples
+        real_KTM, imaginary_KTM = distributed.sum_across(_Characteristic.apply(projected_TBM, spacing, knots)) / samples
+        error_KTM = (real_KTM - gaussian_K[:, None, None]).square() + imaginary_KTM.square()
+        return torch.tensordot(weights_K * gaussian_K, error_KTM, dims=1).mean() * samples
 
 
 @dataclass(frozen=True)

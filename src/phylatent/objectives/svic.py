@@ -10,7 +10,6 @@ from typing import Any
 
 from torch import Tensor
 
-from phylatent.models.blocks import batch_statistics_only
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.appearance import FAMILY, vary
 from phylatent.objectives.distance import MEAN, check_reduction, normalized_mse
@@ -68,14 +67,20 @@ class Svic(Objective):
     name = "svic"
     Settings = SvicSettings
 
+    def more_frames(self, pixels: Tensor, draws: Draws) -> Tensor:
+        times = self._times(pixels.shape[1], draws)
+        return self._change(pixels if times is None else pixels[:, times], draws)
+
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
-        pixels, z_BTD = seq.pixels, seq.z_BTD
-        if self.settings.frames is not None:
-            times = draws.named("frames").permutation(z_BTD.shape[1])[: self.settings.frames].sort().values
-            pixels, z_BTD = pixels[:, times], z_BTD[:, times]
-        changed = self._change(pixels, draws)
-        with batch_statistics_only(model):
-            return svic(model.embed_frames(changed), z_BTD, reduction=self.settings.reduction)
+        times, changed = self._times(seq.z_BTD.shape[1], draws), seq.beside[self.name].z_BtD
+        assert changed is not None
+        return svic(changed, seq.z_BTD if times is None else seq.z_BTD[:, times], reduction=self.settings.reduction)
+
+    def _times(self, frames: int, draws: Draws) -> Tensor | None:
+        """The frames of a clip that it looks at; None for all of them."""
+        if self.settings.frames is None:
+            return None
+        return draws.named("frames").permutation(frames)[: self.settings.frames].sort().values
 
     def _change(self, pixels: Tensor, draws: Draws) -> Tensor:
         settings = self.settings

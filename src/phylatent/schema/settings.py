@@ -142,6 +142,8 @@ class TrainConfig:
     """Steps from one measurement of the gradients to the next."""
     clip_norm: float = 1.0
     precision: str = "auto"
+    compile: bool = False
+    """Compile the encoder with torch.compile first: that takes a minute, and on a CPU a C++ compiler (docs/performance.md)."""
     loader_workers: int = 0
     log_every: int = 10
     validate_every: int = 1000

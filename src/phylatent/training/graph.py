@@ -16,12 +16,13 @@ from phylatent.data.stats import unroll
 from phylatent.models.encoders import encoder_settings, find_encoder
 from phylatent.models.world_model import WorldModel, WorldModelConfig
 from phylatent.objectives import OBJECTIVES
-from phylatent.objectives.objective import PLACES, Dims, Objective, Sequences
+from phylatent.objectives.objective import PLACES, Beside, Dims, Objective, Sequences
 from phylatent.objectives.psg import CIRCULAR
 from phylatent.randomness import Draws, seeded_init
 from phylatent.schema import Config, Normaliser
 from phylatent.schema.settings import SHARES
 from phylatent.training.balance import Balance
+from phylatent.training.passes import embed_together, predict_together
 from phylatent.training.shares import Entries, gradient_norms, shares, watched
 
 
@@ -68,17 +69,39 @@ class TrainingGraph(nn.Module):
         """S̄ from raw targets [..., S]: angles unrolled if the configuration asks for it, then z-scored."""
         return (unroll(targets, periods=self.periods) - self.target_mean) * self.target_scale
 
-    def sequences(self, frames: Tensor, actions: Tensor, targets: Tensor, draws: Draws | None) -> Sequences:
-        """eq:phylatent_sequence from uint8 frames [B, T, h, w, 3], raw action blocks [B, H, A] and raw targets [B, T, S]."""
-        pixels = self.world_model.normalise_frames(frames)
-        return self.from_latents(pixels, self.world_model.embed_frames(pixels), actions, targets, draws)
+    def sequences(self, frames: Tensor, actions: Tensor, targets: Tensor, draws: Draws) -> Sequences:
+        """eq:phylatent_sequence from uint8 frames [B, T, h, w, 3], raw action blocks [B, H, A] and raw targets [B, T, S].
 
-    def from_latents(self, pixels: Tensor, z: Tensor, actions: Tensor, targets: Tensor, draws: Draws | None) -> Sequences:
-        """The same from Z on."""
+        Frames and actions that objectives want to see beside the clip's go through the model in the same passes.
+        """
+        pixels = self.world_model.normalise_frames(frames)
+        more = {name: self.terms[name].more_frames(pixels, draws.named(name)) for name in self.terms}
+        more = {name: changed for name, changed in more.items() if changed is not None}
+        z, *others = embed_together(self.world_model, [pixels, *more.values()])
+        beside = {name: Beside(z_BtD=z_more) for name, z_more in zip(more, others, strict=True)}
+        return self.from_latents(pixels, z, actions, targets, draws, list(self.terms), beside)
+
+    def from_latents(
+        self,
+        pixels: Tensor,
+        z: Tensor,
+        actions: Tensor,
+        targets: Tensor,
+        draws: Draws,
+        names: Sequence[str],
+        beside: Mapping[str, Beside] | None = None,
+    ) -> Sequences:
+        """The same from Z on, for the named terms."""
         model, clip = self.world_model, self.world_model.config.clip
         blocks = model.normalise_actions(actions)
-        c = model.embed_actions(blocks)
+        more = {name: self.terms[name].more_actions(blocks, draws.named(name)) for name in names}
+        more = {name: others for name, others in more.items() if others is not None}
+        c, *c_more = model.embed_actions(torch.cat([blocks, *more.values()])).chunk(1 + len(more))
         z_context = z[:, : clip.context]
+        predicted, *others = predict_together(model, z_context, [c, *c_more], draws)
+        beside = dict(beside or {})
+        for (name, taken), outcome in zip(more.items(), others, strict=True):
+            beside[name] = replace(beside.get(name, Beside()), actions_BHA=taken, predicted_BHD=outcome)
         return Sequences(
             pixels=pixels,
             actions_BHA=blocks,
@@ -86,9 +109,10 @@ class TrainingGraph(nn.Module):
             c_BHD=c,
             z_context_BHD=z_context,
             z_future_BHD=z[:, clip.offset :],
-            z_predicted_BHD=model.predict(z_context, c, draws),
+            z_predicted_BHD=predicted,
             targets_BTS=self.normalise_targets(targets),
             offset=clip.offset,
+            beside=beside,
         )
 
     def forward(self, frames: Tensor, actions: Tensor, targets: Tensor, draws: Draws, rebalance: bool = False) -> Losses:
@@ -100,7 +124,7 @@ class TrainingGraph(nn.Module):
         losses: dict[str, Tensor] = {}
         entries: dict[str, Entries] = {}
         for name in names:
-            with watched(self.world_model, seq) as entries[name]:
+            with watched(self.world_model, seq, name) as entries[name]:
                 losses[name] = self.terms[name](seq, self.world_model, draws.named(name))
         if rebalance and self.balance is not None:
             self.balance.observe(gradient_norms(losses, entries))

@@ -108,15 +108,17 @@ class PredictorModule(StepModule):
         rows_BT, actions, targets = batch
         draws = Draws(self.seed, self.global_step, self.device)
         z_BTD = self.latents_ND[self.place[rows_BT.cpu().numpy()]].to(self.device)
-        seq = sequences(self.graph, z_BTD, actions, targets, draws, self.global_step / self.total_steps)
+        seq = sequences(self.graph, z_BTD, actions, targets, draws, self.names, self.global_step / self.total_steps)
         return self.keep_losses(self.graph.losses(seq, draws, self.names))
 
 
-def sequences(graph: TrainingGraph, z_BTD: Tensor, actions: Tensor, targets: Tensor, draws: Draws, done: float) -> Sequences:
+def sequences(
+    graph: TrainingGraph, z_BTD: Tensor, actions: Tensor, targets: Tensor, draws: Draws, names: Sequence[str], done: float
+) -> Sequences:
     """What training sees of a clip, and beside it as much of the clip as `rollout` is to see by now."""
     model, clip = graph.world_model, graph.world_model.config.clip
     usual = z_BTD[:, : clip.frames], actions[:, : clip.context], targets[:, : clip.frames]
-    seq = graph.from_latents(torch.empty(0), *usual, draws)
+    seq = graph.from_latents(torch.empty(0), *usual, draws, names)
     if Rollout.name not in graph.terms:
         return seq
     term = graph.terms[Rollout.name]

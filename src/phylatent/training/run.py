@@ -20,7 +20,7 @@ from phylatent.data.windows import Windows, steps_per_epoch
 from phylatent.diagnostics.during_training import columns, make_small_diagnosis
 from phylatent.errors import UserError
 from phylatent.files import whole_directory
-from phylatent.machine import cores, peak_memory_gb, resolve_device
+from phylatent.machine import cores, has_compiler, keep_freed_memory, peak_memory_gb, resolve_device
 from phylatent.objectives import OBJECTIVES
 from phylatent.records import provenance, write_json
 from phylatent.runs import (
@@ -93,10 +93,13 @@ def prepare(config: Config) -> Prepared:
     device = resolve_device(config.device)
     if device == "cpu":
         torch.set_num_threads(max(1, cores() // config.devices))
+        keep_freed_memory()
     if config.train.batch_size % config.devices:
         raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared evenly by devices={config.devices}")
     if config.train.predictor_steps and not any(OBJECTIVES[name].of_prediction for name in config.objectives):
         raise UserError("train.predictor_steps needs an objective that teaches the predictor, such as pred")
+    if config.train.compile and device == "cpu" and not has_compiler():
+        raise UserError("train.compile=true needs a C++ compiler, such as g++, which this machine does not have")
     if config.train.wandb and importlib.util.find_spec("wandb") is None:
         raise UserError("train.wandb=true needs the wandb package: pip install 'phylatent[wandb]'")
     task = config.spec
@@ -129,6 +132,8 @@ def make_diagnosing(config: Config, task: TaskSpec, episodes: Episodes, split: S
 
 def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:
     config, total_steps = prepared.config, prepared.total_steps
+    if config.train.compile:
+        prepared.graph.world_model.encoder.compile()  # of the rest, dropout's own draws would leave only fragments
     if is_main():
         check_data(directory, prepared.data)
     clock = Clock(directory, started, earlier_unknown=newest_checkpoint(directory) is not None)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from phylatent import distributed
 from phylatent.models.world_model import WorldModel
-from phylatent.objectives.objective import PLACES, Sequences
+from phylatent.objectives.objective import PLACES, Beside, Sequences
 
 INERT = 1e-3
 """A term with a smaller share than this, at Z and at Ẑ, does nothing that one could notice."""
@@ -32,13 +32,17 @@ class Entries:
 
 
 @contextlib.contextmanager
-def watched(model: WorldModel, seq: Sequences) -> Iterator[Entries]:
-    """Z and Ẑ of the shared graph, and what the term computed inside adds to them by passes of its own.
+def watched(model: WorldModel, seq: Sequences, name: str) -> Iterator[Entries]:
+    """Z and Ẑ of the shared graph, what the named term asked for beside them, and what it adds by passes of its own.
 
     SVIC moves the latents of shifted frames and CASC a counterfactual prediction, while Z and Ẑ are references to them. Every
-    such pass ends in one of the two projectors, so none has to be declared and none can be forgotten.
+    pass of a term's own ends in one of the two projectors, so none has to be declared and none can be forgotten.
     """
-    entries = Entries([seq.z_BTD], [seq.z_predicted_BHD])
+    own = seq.beside.get(name, Beside())
+    entries = Entries(
+        [seq.z_BTD, *(z for z in [own.z_BtD] if z is not None)],
+        [seq.z_predicted_BHD, *(z for z in [own.predicted_BHD] if z is not None)],
+    )
 
     def keep(place: list[Tensor]) -> Any:
         return lambda module, arguments, output: place.append(output)
