@@ -73,7 +73,7 @@ class _ClassToken(VisionTransformer):
     a fifth of the laptop's.
     """
 
-    def forward(self, pixels: Tensor) -> Tensor:
+    def forward(self, pixels: Tensor) -> Tensor:  # type: ignore[override]  # no masks
         tokens = self.norm_pre(self._pos_embed(self.patch_embed(pixels)))
         *blocks, last = self.blocks
         for block in blocks:

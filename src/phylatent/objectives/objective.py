@@ -106,7 +106,7 @@ class Objective(nn.Module):
         return (ZHAT,) if self.of_prediction else (Z,)
 
     def more_frames(self, pixels: Tensor, draws: Draws) -> Tensor | None:
-        """Frames [B, t, 3, size, size] to encode beside the clip's `pixels`; `seq.beside[self.name].z_BtD` has their latents."""
+        """Frames [B, t, 3, size, size] to encode beside the clip's; `seq.beside[self.name].z_BtD` has their latents."""
         return None
 
     def more_actions(self, actions_BHA: Tensor, draws: Draws) -> Tensor | None:

@@ -65,6 +65,11 @@ class TrainingGraph(nn.Module):
         """What each term is multiplied with by now."""
         return self.configured if self.balance is None else self.balance.weights()
 
+    def objective(self, name: str) -> Objective:
+        term = self.terms[name]
+        assert isinstance(term, Objective)
+        return term
+
     def normalise_targets(self, targets: Tensor) -> Tensor:
         """S̄ from raw targets [..., S]: angles unrolled if the configuration asks for it, then z-scored."""
         return (unroll(targets, periods=self.periods) - self.target_mean) * self.target_scale
@@ -75,7 +80,7 @@ class TrainingGraph(nn.Module):
         Frames and actions that objectives want to see beside the clip's go through the model in the same passes.
         """
         pixels = self.world_model.normalise_frames(frames)
-        more = {name: self.terms[name].more_frames(pixels, draws.named(name)) for name in self.terms}
+        more = {name: self.objective(name).more_frames(pixels, draws.named(name)) for name in self.terms}
         more = {name: changed for name, changed in more.items() if changed is not None}
         z, *others = embed_together(self.world_model, [pixels, *more.values()])
         beside = {name: Beside(z_BtD=z_more) for name, z_more in zip(more, others, strict=True)}
@@ -94,7 +99,7 @@ class TrainingGraph(nn.Module):
         """The same from Z on, for the named terms."""
         model, clip = self.world_model, self.world_model.config.clip
         blocks = model.normalise_actions(actions)
-        more = {name: self.terms[name].more_actions(blocks, draws.named(name)) for name in names}
+        more = {name: self.objective(name).more_actions(blocks, draws.named(name)) for name in names}
         more = {name: others for name, others in more.items() if others is not None}
         c, *c_more = model.embed_actions(torch.cat([blocks, *more.values()])).chunk(1 + len(more))
         z_context = z[:, : clip.context]
