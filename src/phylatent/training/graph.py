@@ -80,8 +80,7 @@ class TrainingGraph(nn.Module):
         Frames and actions that objectives want to see beside the clip's go through the model in the same passes.
         """
         pixels = self.world_model.normalise_frames(frames)
-        more = {name: self.objective(name).more_frames(pixels, draws.named(name)) for name in self.terms}
-        more = {name: changed for name, changed in more.items() if changed is not None}
+        more = _given({name: self.objective(name).more_frames(pixels, draws.named(name)) for name in self.terms})
         z, *others = embed_together(self.world_model, [pixels, *more.values()])
         beside = {name: Beside(z_BtD=z_more) for name, z_more in zip(more, others, strict=True)}
         return self.from_latents(pixels, z, actions, targets, draws, list(self.terms), beside)
@@ -99,8 +98,7 @@ class TrainingGraph(nn.Module):
         """The same from Z on, for the named terms."""
         model, clip = self.world_model, self.world_model.config.clip
         blocks = model.normalise_actions(actions)
-        more = {name: self.objective(name).more_actions(blocks, draws.named(name)) for name in names}
-        more = {name: others for name, others in more.items() if others is not None}
+        more = _given({name: self.objective(name).more_actions(blocks, draws.named(name)) for name in names})
         c, *c_more = model.embed_actions(torch.cat([blocks, *more.values()])).chunk(1 + len(more))
         z_context = z[:, : clip.context]
         predicted, *others = predict_together(model, z_context, [c, *c_more], draws)
@@ -147,6 +145,10 @@ class TrainingGraph(nn.Module):
             for place, values in zip(PLACES, parts, strict=True)
             for name, value in zip(losses.terms, values, strict=True)
         }
+
+
+def _given(asked: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in asked.items() if tensor is not None}
 
 
 def target_periods(config: Config) -> Mapping[int, float]:
