@@ -30,6 +30,7 @@ class HDF5Store:
 
     suffixes: ClassVar[tuple[str, ...]] = (".h5", ".hdf5")
     is_directory: ClassVar[bool] = False
+    at_hand = False
 
     def __init__(self, path: Path) -> None:
         self.path = path

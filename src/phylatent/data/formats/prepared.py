@@ -30,6 +30,7 @@ class PreparedStore:
 
     suffixes: ClassVar[tuple[str, ...]] = (".frames",)
     is_directory: ClassVar[bool] = True
+    at_hand = True
 
     def __init__(self, path: Path) -> None:
         self.path = path
