@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from phylatent.commands.collect import collect
     from phylatent.commands.exchange import export_model, import_model
     from phylatent.commands.inspect import inspect
+    from phylatent.commands.prepare import prepare
     from phylatent.composition import compose
     from phylatent.judging.diagnose import diagnose
     from phylatent.judging.plan import plan
@@ -30,6 +31,7 @@ _WHERE = {
     "import_model": "phylatent.commands.exchange",
     "inspect": "phylatent.commands.inspect",
     "plan": "phylatent.judging.plan",
+    "prepare": "phylatent.commands.prepare",
     "train": "phylatent.training.run",
 }
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "import_model",
     "inspect",
     "plan",
+    "prepare",
     "train",
 ]
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from phylatent import __version__
-from phylatent.commands import collect, demo, diagnose, doctor, exchange, inspect, plan, report, train
+from phylatent.commands import collect, demo, diagnose, doctor, exchange, inspect, plan, prepare, report, train
 from phylatent.commands.screen import speaks
 from phylatent.errors import PhylatentError
 from phylatent.files import is_disk_full
@@ -27,6 +27,7 @@ app = typer.Typer(
 COMMANDS = {
     "demo": (demo.command, demo.EXAMPLE),
     "collect": (collect.command, collect.EXAMPLE),
+    "prepare": (prepare.command, prepare.EXAMPLE),
     "inspect": (inspect.command, inspect.EXAMPLE),
     "train": (train.command, train.EXAMPLE),
     "diagnose": (diagnose.command, diagnose.EXAMPLE),

@@ -88,6 +88,15 @@ def locked(directory: Path, name: str, *, busy: str, elsewhere: str) -> Iterator
         yield
 
 
+def check_space(path: Path, size: int | None, place: Path | None = None, advice: str = "or choose another place") -> None:
+    """An error if what is to be written to `path` does not fit its disk (that of `place`, where given); None fits."""
+    free = shutil.disk_usage(place or path.parent).free
+    if size is not None and size > free:
+        raise PhylatentError(
+            f"{path} will take {size / 2**30:.2f} GiB, but the disk has {free / 2**30:.2f} GiB left; free some space, {advice}"
+        )
+
+
 def remove_partials(directory: Path, name: str = "") -> None:
     """What a killed process left half-written in a directory: everything, or of the file `name` only."""
     for stale in directory.glob(f".{name}*.partial" if name else ".*.partial"):

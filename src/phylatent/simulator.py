@@ -88,10 +88,7 @@ class Simulator:
             return self.task.render_fast(self.env, self.frame_size)
         image = np.ascontiguousarray(self.env.render())
         self._keep_renderer()
-        if image.shape[:2] == (self.frame_size, self.frame_size):
-            return image
-        scaled = Image.fromarray(image).resize((self.frame_size, self.frame_size), Image.Resampling.BILINEAR)
-        return np.asarray(scaled)
+        return scaled(image, self.frame_size)
 
     def _keep_renderer(self) -> None:
         """To the end of the process: one that MuJoCo drops earlier deletes textures of whichever other is in use."""
@@ -124,3 +121,10 @@ def side_by_side(task: TaskSpec, frame_size: int, render: str, count: int) -> li
         fitting[-1].reset(seed=0)  # an environment wants one before anything else
         _SIDE_BY_SIDE.append(fitting[-1])
     return fitting[:count]
+
+
+def scaled(image: np.ndarray, size: int) -> np.ndarray:
+    """A frame uint8 [size, size, 3], itself if it is of that size."""
+    if image.shape[:2] == (size, size):
+        return image
+    return np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))

@@ -29,7 +29,7 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "collect", "inspect", "train", "diagnose", "plan", "report", "import", "export", "doctor"]
+    "command", ["demo", "collect", "prepare", "inspect", "train", "diagnose", "plan", "report", "import", "export", "doctor"]
 )
 def test_help_has_an_example(command: str) -> None:
     done = phylatent(command, "--help")

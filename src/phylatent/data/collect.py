@@ -88,13 +88,14 @@ def is_collected(path: Path, plan: Plan) -> bool:
             found = json.loads(file.attrs["plan"])
     except (OSError, KeyError, ValueError) as error:
         raise UserError(f"{path} exists and was not written by `phylatent collect`; {advice}") from error
-    changes = _differences(found, plan.content())
+    changes = differences(found, plan.content())
     if changes:
         raise UserError(f"{path} exists and holds another collection ({changes}); {advice}")
     return True
 
 
-def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """What two plans do not agree on, in words; nothing if they do."""
     wanted = json.loads(json.dumps(wanted))
     names = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
     return ", ".join(f"{name} is {found.get(name)} there and {wanted.get(name)} here" for name in names)
@@ -104,7 +105,7 @@ def _check_parts(parts: Path, path: Path, plan: Plan) -> None:
     """Go on only with what was begun, and without what a killed process left half-written."""
     record = parts / "plan.json"
     if record.exists():
-        changes = _differences(json.loads(record.read_text()), asdict(plan))
+        changes = differences(json.loads(record.read_text()), asdict(plan))
         if changes:
             raise UserError(
                 f"{parts} holds an unfinished collection of another kind ({changes}); "

@@ -12,6 +12,7 @@ import numpy as np
 
 from phylatent.data import checks
 from phylatent.data.formats import is_data, open_store, stores
+from phylatent.data.formats.prepared import PreparedStore
 from phylatent.data.view import View
 from phylatent.errors import UserError
 from phylatent.schema import AS_PUBLISHED, Row, TaskSpec
@@ -138,7 +139,8 @@ def locate(path: Path, task: TaskSpec) -> Path:
 
 def _check_not_in_progress(parts: Path, path: Path) -> None:
     if parts.is_dir():
+        command, ongoing = ("prepare", "prepared") if path.suffix in PreparedStore.suffixes else ("collect", "collected")
         raise UserError(
-            f"{path} is not complete: it is still being collected, or its collection was interrupted; "
-            f"run the same collect command again to go on ({parts} holds what is done)"
+            f"{path} is not complete: it is still being {ongoing}, or that was interrupted; "
+            f"run the same {command} command again to go on ({parts} holds what is done)"
         )

@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 import zstandard
 
-from phylatent.errors import PhylatentError, UserError
-from phylatent.files import atomic
+from phylatent.errors import UserError
+from phylatent.files import atomic, check_space
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -41,7 +41,7 @@ def unpack(source: Path, target: Path, progress: Progress | None = None) -> Path
         content = _Content(handle, source, progress)
         head = bytes(content.peek(HEAD)[:HEAD])
         if head.startswith(HDF5_MAGIC):
-            _check_space(path, content.announced)
+            check_space(path, content.announced)
             shutil.copyfileobj(content, out, COPY)
         elif head[TAR_MAGIC_AT:].startswith(TAR_MAGIC):
             _copy_member(content, source, path, out)
@@ -133,7 +133,7 @@ def _copy_member(content: _Content, source: Path, path: Path, out: BinaryIO) -> 
                         f"{source} holds several data files ({found}, {member.name}); unpack it with `tar --zstd -xf`"
                     )
                 found = member.name
-                _check_space(path, member.size)
+                check_space(path, member.size)
                 reader = archive.extractfile(member)
                 assert reader is not None
                 shutil.copyfileobj(reader, out, COPY)
@@ -145,12 +145,3 @@ def _copy_member(content: _Content, source: Path, path: Path, out: BinaryIO) -> 
         pass
     if found is None:
         raise UserError(f"{source} holds no {' or '.join(SUFFIXES)} file; data= reads .h5 files and .lance tables as they are")
-
-
-def _check_space(path: Path, size: int | None) -> None:
-    free = shutil.disk_usage(path.parent).free
-    if size is not None and size > free:
-        raise PhylatentError(
-            f"{path} will take {size / 2**30:.2f} GiB, but the disk has {free / 2**30:.2f} GiB left; "
-            f"free some space, or choose another place"
-        )

@@ -53,6 +53,7 @@ class View:
     def __init__(self, store: Store, task: TaskSpec) -> None:
         self.path = store.path
         self.attributes = store.attributes
+        self.at_hand = store.at_hand
         self.columns = dict(store.columns)
         self.notes: tuple[str, ...] = ()
         """What is not read as it is written, in words."""

@@ -44,6 +44,18 @@ class CollectConfig:
 
 
 @dataclass(frozen=True)
+class PrepareConfig:
+    """A data set as raw frames that training reads through a memory map."""
+
+    frame_size: int | None = None
+    """Unset: as the source's."""
+    workers: int = 2
+
+    def __post_init__(self) -> None:
+        at_least("prepare", self, 1, "frame_size", "workers")
+
+
+@dataclass(frozen=True)
 class ClipConfig:
     """eq:phylatent_sequence: T frames at a stride, H of them context, targets K frames later."""
 
@@ -184,6 +196,7 @@ class Settings:
     devices: int = 1
     objectives: tuple[str, ...] = ("pred", "sigreg")
     collect: CollectConfig = field(default_factory=CollectConfig)
+    prepare: PrepareConfig = field(default_factory=PrepareConfig)
     clip: ClipConfig = field(default_factory=ClipConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

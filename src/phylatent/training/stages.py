@@ -18,6 +18,7 @@ from rich.markup import escape
 from torch.utils.data import DataLoader
 
 from phylatent.composition import to_dict
+from phylatent.data.read_ahead import ReadAhead
 from phylatent.data.windows import StepSampler, Windows, as_it_is
 from phylatent.errors import Interrupted, UserError
 from phylatent.runs import TENSORBOARD, go_on_command, newest_checkpoint
@@ -144,7 +145,7 @@ def _trainer(stage: Stage, run: Surroundings, first_step: int, callbacks: list[L
     )
 
 
-def _loader(stage: Stage, config: Config, first_step: int, trainer: L.Trainer) -> DataLoader[Any]:
+def _loader(stage: Stage, config: Config, first_step: int, trainer: L.Trainer) -> DataLoader[Any] | ReadAhead:
     sampler = StepSampler(
         len(stage.windows),
         stage.batch_size,
@@ -155,13 +156,15 @@ def _loader(stage: Stage, config: Config, first_step: int, trainer: L.Trainer) -
         rank=trainer.global_rank,
         world_size=trainer.world_size,
     )
-    workers = config.train.loader_workers
+    workers, pin_memory = config.train.loader_workers, trainer.strategy.root_device.type == "cuda"
+    if workers and isinstance(stage.windows, Windows) and stage.windows.episodes.store.at_hand:
+        return ReadAhead(stage.windows, sampler, workers, pin_memory=pin_memory)
     return DataLoader(
         stage.windows,
         batch_sampler=sampler,
         collate_fn=as_it_is,
         num_workers=workers,
-        pin_memory=trainer.strategy.root_device.type == "cuda",
+        pin_memory=pin_memory,
         persistent_workers=workers > 0,
         worker_init_fn=_ignore_interrupts,
         multiprocessing_context="spawn" if workers else None,

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import h5py
 import numpy as np
 
+from phylatent.data.formats.chunks import FrameReader, contiguous_offset, frame_reader
+from phylatent.data.formats.mapped import MappedFrames
 from phylatent.errors import UserError
 from phylatent.files import atomic
 
@@ -28,11 +30,14 @@ class HDF5Store:
 
     suffixes: ClassVar[tuple[str, ...]] = (".h5", ".hdf5")
     is_directory: ClassVar[bool] = False
+    at_hand = False
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: h5py.File | None = None
         self._pid = 0
+        self._reader: FrameReader | None = None
+        self._mapped: MappedFrames | None = None
         self._cache_bytes = 2**20
         with _open(path) as file:
             try:
@@ -59,19 +64,27 @@ class HDF5Store:
     def frames(self, rows: np.ndarray) -> np.ndarray:
         """Frames [N, …] of the given rows, in their order, which may repeat."""
         pixels = self._handle()["pixels"]
+        if self._mapped is not None:
+            return self._mapped.take(rows)
         frames = np.empty((rows.size, *pixels.shape[1:]), dtype=pixels.dtype)
         # In the file's own order, since neighbours may share a chunk; row by row, since h5py is slow at lists of rows.
-        for position in np.argsort(rows, kind="stable"):
+        for position in np.argsort(rows, kind="stable").tolist():
+            row = int(rows[position])
+            if self._reader is not None and self._reader.read(row, frames[position]):
+                continue
             try:
-                frames[position] = pixels[int(rows[position])]
+                frames[position] = pixels[row]
             except OSError as error:
-                raise self._damaged("pixels", int(rows[position]), error) from error
+                raise self._damaged("pixels", row, error) from error
         return frames
 
     def _handle(self) -> h5py.File:
         if self._file is None or self._pid != os.getpid():
             self._file = _open(self.path, rdcc_nbytes=self._cache_bytes)
             self._pid = os.getpid()
+            pixels = self._file["pixels"] if "pixels" in self.columns else None
+            self._reader = None if pixels is None else frame_reader(pixels)
+            self._mapped = None if pixels is None else _mapped(self.path, pixels)
         return self._file
 
     def _damaged(self, column: str, row: int, error: OSError) -> UserError:
@@ -86,7 +99,7 @@ class HDF5Store:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_file": None}
+        return {**self.__dict__, "_file": None, "_reader": None, "_mapped": None}
 
 
 class Sink(io.FileIO):
@@ -141,6 +154,14 @@ def _open(path: Path, **settings: Any) -> h5py.File:
             f"{path} cannot be opened: it is damaged, or was not closed by the program that wrote it; "
             f"collect or download it again ({_first_line(error)})"
         ) from error
+
+
+def _mapped(path: Path, pixels: h5py.Dataset) -> MappedFrames | None:
+    """All frames as a memory map, where they are stored in one piece and as they are."""
+    offset = contiguous_offset(pixels)
+    if offset is None or not pixels.size or offset + pixels.nbytes > path.stat().st_size:
+        return None
+    return MappedFrames(path, pixels.shape, pixels.dtype, offset)
 
 
 def _datasets(group: h5py.Group, prefix: str = "", depth: int = 2) -> dict[str, h5py.Dataset]:

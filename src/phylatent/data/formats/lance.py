@@ -23,6 +23,7 @@ class LanceStore:
 
     suffixes: ClassVar[tuple[str, ...]] = (".lance",)
     is_directory: ClassVar[bool] = True
+    at_hand = False
 
     def __init__(self, path: Path) -> None:
         self.path = path
