@@ -77,7 +77,7 @@ def test_a_warm_search_may_be_shorter_than_the_first(simulators):
 
 @pytest.mark.parametrize("deviation", [1.0, 0.25])
 def test_how_far_the_first_candidates_are_from_where_a_search_starts(deviation: float):
-    model, settings = Watching(), PlanConfig(candidates=400, elites=2, iterations=1, warm=True, warm_deviation=deviation)
+    model, settings = Watching(), PlanConfig(candidates=200, elites=2, iterations=1, warm=True, warm_deviation=deviation)
     planner = Planner(model, settings=settings, actions=WIDE)
     for left in (torch.zeros(1, 3, 10), None):
         planner.search(torch.zeros(1, 2), torch.ones(1, 2), [planner.generator(0)], horizon=3, left_PkA=left)
