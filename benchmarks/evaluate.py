@@ -29,6 +29,7 @@ from phylatent.data.stats import split_episodes
 from phylatent.planning.evaluate import Course, lay_out, run_policies
 from phylatent.planning.stable_worldmodel import ActionScaler
 from phylatent.schema import PlanConfig, SplitConfig, TaskSpec
+from phylatent.simulator import prepare_renderer
 from phylatent.tasks import get_task
 
 EPISODES = 20
@@ -74,6 +75,7 @@ def measure(name: str, folder: Path) -> harness.Row:
 
 def peer_evaluation(task: TaskSpec, course: Course, data: Path, theirs: Any, model: Any) -> Any:
     """A function that runs `World.evaluate` on the course's pairs, and returns what it returns."""
+    prepare_renderer()
     import stable_worldmodel as swm
     from stable_worldmodel.data.formats.hdf5 import HDF5Dataset
     from stable_worldmodel.policy import PlanConfig as PeerConfig
@@ -86,13 +88,19 @@ def peer_evaluation(task: TaskSpec, course: Course, data: Path, theirs: Any, mod
         return model.normalise_frames(torch.as_tensor(np.asarray(frame_CHW)).permute(1, 2, 0))
 
     world = swm.World(
-        task.env_id, num_envs=EPISODES, image_shape=(LAPTOP.image,) * 2, max_episode_steps=SETTINGS.budget + 1, **task.env_kwargs
+        task.env_id,
+        num_envs=EPISODES,
+        image_shape=(LAPTOP.image,) * 2,
+        max_episode_steps=SETTINGS.budget + 1,
+        **task.env_kwargs,
     )
     counts = {"num_samples": SETTINGS.candidates, "topk": SETTINGS.elites, "n_steps": SETTINGS.iterations}
     solver = CEMSolver(model=theirs, batch_size=1, **counts)
     config = PeerConfig(horizon=SETTINGS.horizon, receding_horizon=SETTINGS.receding, action_block=5, warm_start=False)
     transform = {"pixels": normalised, "goal": normalised}
-    world.set_policy(WorldModelPolicy(solver=solver, config=config, process={"action": ActionScaler(model)}, transform=transform))
+    world.set_policy(
+        WorldModelPolicy(solver=solver, config=config, process={"action": ActionScaler(model)}, transform=transform)
+    )
     pairs = [start.pair for start in course.starts]
     columns = [name for name in ("pixels", "action", *task.columns) if not name.startswith("goal")]
     return lambda: world.evaluate(
