@@ -3,7 +3,7 @@
     python benchmarks/collect.py [TASK ...]     # about four minutes; writes benchmarks/results/collect.json
 
 What differs is what is compared. The peer steps one environment after the other in one process, draws every step at 224 px
-as published and writes Lance, its default; its policy is the one it ships for the task, on Reacher random actions, since its
+as published and writes HDF5 (its default, Lance, asks for episodes from another thread, where MuJoCo's renderer fails); its policy is the one it ships for the task, on Reacher random actions, since its
 expert there needs weights it does not ship. Ours steps in two processes, draws 64-px frames (Cube, Reacher and PushT with
 `collect.render=fast`) and writes compressed HDF5; on Cube it draws one step in five, as the laptop preset does, so that its
 frames are dearer than the peer's: `steps_ratio` compares environment steps. Starting our processes counts, making the peer's
@@ -13,7 +13,6 @@ frames are dearer than the peer's: `steps_ratio` compares environment steps. Sta
 from __future__ import annotations
 
 import importlib
-import shutil
 import statistics
 import sys
 import tempfile
@@ -72,9 +71,9 @@ def measure(name: str, folder: Path) -> harness.Row:
 
     def peer() -> float:
         before, begun = calls["steps"], time.perf_counter()
-        world.collect(folder / f"{name}.lance", episodes=case.peer_episodes, seed=0, progress=False)
+        world.collect(folder / f"{name}-peer.h5", episodes=case.peer_episodes, seed=0, format="hdf5", progress=False)
         seconds = time.perf_counter() - begun
-        shutil.rmtree(folder / f"{name}.lance")
+        (folder / f"{name}-peer.h5").unlink()
         return (calls["steps"] - before) / seconds
 
     peer()  # its first frames pay for the renderer
