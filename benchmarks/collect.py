@@ -3,11 +3,11 @@
     python benchmarks/collect.py [TASK ...]     # about four minutes; writes benchmarks/results/collect.json
 
 What differs is what is compared. The peer steps one environment after the other in one process, draws every step at 224 px
-as published and writes HDF5 (its default, Lance, asks for episodes from another thread, where MuJoCo's renderer fails); its policy is the one it ships for the task, on Reacher random actions, since its
-expert there needs weights it does not ship. Ours steps in two processes, draws 64-px frames (Cube, Reacher and PushT with
-`collect.render=fast`) and writes compressed HDF5; on Cube it draws one step in five, as the laptop preset does, so that its
-frames are dearer than the peer's: `steps_ratio` compares environment steps. Starting our processes counts, making the peer's
-`World` does not.
+as published and writes HDF5 (its default, Lance, asks for episodes from another thread, where MuJoCo's renderer fails). Its
+policy is the one it ships for the task, on Reacher random actions, since its expert there needs weights it does not ship.
+Ours steps in two processes, draws 64-px frames (Cube, Reacher and PushT with `collect.render=fast`) and writes compressed
+HDF5; on Cube it draws one step in five, as the laptop preset does, so that its frames are dearer than the peer's: `steps_ratio`
+compares environment steps. Starting our processes counts, making the peer's `World` does not.
 """
 
 from __future__ import annotations
