@@ -25,6 +25,7 @@ from phylatent.errors import PhylatentError
 from phylatent.judging.subject import Subject, judging_overrides, load_subject
 from phylatent.planning.closed_loop import Trajectory
 from phylatent.planning.evaluate import Course, lay_out, run_policies
+from phylatent.planning.planner import Planner
 from phylatent.planning.record import summarise
 from phylatent.planning.solvers import SOLVERS
 from phylatent.records import provenance, write_json
@@ -44,14 +45,14 @@ class Counter:
 
 
 @contextmanager
-def counted(model: Any) -> Iterator[Counter]:
-    """Counts what the model is asked to roll out, and what is differentiated through it."""
-    counter, rollout = Counter(), model.rollout
+def counted() -> Iterator[Counter]:
+    """Counts what planners have their models roll out, and what is differentiated through it."""
+    counter, imagine = Counter(), Planner.imagine
 
-    @functools.wraps(rollout)
-    def counting(z: Any, *rest: Any, **named: Any) -> Any:
+    @functools.wraps(imagine)
+    def counting(planner: Planner, z: Any, *rest: Any) -> Any:
         counter.rollouts += len(z)
-        imagined = rollout(z, *rest, **named)
+        imagined = imagine(planner, z, *rest)
         if imagined.requires_grad:
             imagined.register_hook(functools.partial(backward, len(z)))
         return imagined
@@ -59,18 +60,18 @@ def counted(model: Any) -> Iterator[Counter]:
     def backward(count: int, gradient: Any) -> None:
         counter.rollouts += BACKWARD * count
 
-    model.rollout = counting
+    Planner.imagine = counting  # type: ignore[method-assign]
     try:
         yield counter
     finally:
-        del model.rollout
+        Planner.imagine = imagine  # type: ignore[method-assign]
 
 
 def first_plans(course: Course, subject: Subject, budget: float) -> dict[str, Any]:
     """What the plans of the starts promise: the same problems for every solver."""
     iterations = max(1, round(course.settings.iterations * budget))
     short = replace(course, settings=replace(course.settings, iterations=iterations, budget=course.stride))
-    with counted(subject.model) as counter:
+    with counted() as counter:
         done = run_policies(["model"], short, model=subject.model)["model"]
     plans = [trajectory.plans[0] for trajectory in done if trajectory.plans]
     return {
@@ -83,7 +84,7 @@ def first_plans(course: Course, subject: Subject, budget: float) -> dict[str, An
 
 
 def episodes(course: Course, subject: Subject) -> dict[str, Any]:
-    with counted(subject.model) as counter:
+    with counted() as counter:
         results: Mapping[str, Sequence[Trajectory]] = run_policies(["model"], course, model=subject.model)
     plans = sum(len(trajectory.plans) for trajectory in results["model"])
     seconds = sum(trajectory.planning_seconds for trajectory in results["model"])

@@ -86,7 +86,8 @@ class Simulator:
         """The rendered state, uint8 [size, size, 3]; as published it is scaled as stable-worldmodel's own wrapper does it."""
         if self.render == FAST and self.task.render_fast is not None:
             return self.task.render_fast(self.env, self.frame_size)
-        image = np.ascontiguousarray(self.env.render())
+        draw = self.task.render_same
+        image = np.ascontiguousarray(self.env.render() if draw is None else draw(self.env))
         self._keep_renderer()
         return scaled(image, self.frame_size)
 

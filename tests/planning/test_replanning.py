@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import torch
 from exact_model import ExactTwoRooms
 from short_ways import ACTIONS, FAR, FREE, Recorder, start
 
+from phylatent import build
+from phylatent.composition import compose
 from phylatent.data.readers import open_episodes
 from phylatent.data.stats import action_correlations, fit_statistics, split_episodes
 from phylatent.errors import UserError
@@ -24,9 +27,11 @@ from phylatent.planning.readout import fit_readout
 from phylatent.planning.solver import Search
 from phylatent.planning.solvers.cem import cem
 from phylatent.planning.solvers.gradient import descend
+from phylatent.processes import one_thread
 from phylatent.schema import Normaliser, PlanConfig, SplitConfig
 from phylatent.tasks.tworooms import TASK
 
+STATM = Path("/proc/self/statm")
 WIDE = Actions((-9.0, -9.0), (9.0, 9.0), Normaliser((0.0, 0.0), (1.0, 1.0)))
 SHORT = PlanConfig(candidates=60, elites=6, iterations=5, receding=1, shrink=True, warm=True)
 
@@ -77,7 +82,7 @@ def test_a_warm_search_may_be_shorter_than_the_first(simulators):
 
 @pytest.mark.parametrize("deviation", [1.0, 0.25])
 def test_how_far_the_first_candidates_are_from_where_a_search_starts(deviation: float):
-    model, settings = Watching(), PlanConfig(candidates=400, elites=2, iterations=1, warm=True, warm_deviation=deviation)
+    model, settings = Watching(), PlanConfig(candidates=200, elites=2, iterations=1, warm=True, warm_deviation=deviation)
     planner = Planner(model, settings=settings, actions=WIDE)
     for left in (torch.zeros(1, 3, 10), None):
         planner.search(torch.zeros(1, 2), torch.ones(1, 2), [planner.generator(0)], horizon=3, left_PkA=left)
@@ -196,3 +201,20 @@ def test_the_cost_on_the_state_is_measured_in_its_own_spread(tworooms_data: Path
     assert away == pytest.approx((50 / spread[0]) ** 2, rel=0.1)
     with pytest.raises(UserError, match="needs a map"):
         Planner(ExactTwoRooms(), settings=PlanConfig(cost="readout"), actions=ACTIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not STATM.exists(), reason="memory is read from /proc")
+def test_a_hundred_plans_leave_memory_as_it_was():
+    """One plan after the other in a control loop of one's own, with goals that change."""
+    settings = PlanConfig(candidates=64, iterations=2, elites=8, receding=1, horizon=3)
+    planner = Planner(build(compose(preset="smoke")).world_model, settings=settings, actions=ACTIONS)
+    frames = np.random.default_rng(0).integers(0, 256, (30, 32, 32, 3), dtype=np.uint8)
+    resident = []
+    with one_thread():
+        for plan in range(130):
+            for step in range(planner.actions.stride):
+                planner.act(frames[(plan + step) % 20], frames[20 + plan // 20])
+            resident.append(int(STATM.read_text().split()[1]) * resource.getpagesize() / 1e6)
+    assert planner._plans == 130
+    assert max(resident[30:]) - resident[29] < 10, "megabytes that a hundred plans have added"

@@ -19,7 +19,7 @@ from phylatent.schema import HELD_OUT, DiagnoseConfig, PlanConfig
 
 Say = Callable[[str], None]
 JudgingConfig = DiagnoseConfig | PlanConfig
-FREE = ("workers", "chunk", "every", "filmstrips", "video", "protocol", "policy")
+FREE = ("workers", "chunk", "compile", "every", "filmstrips", "video", "protocol", "policy")
 """Settings that change no number in a record of one protocol."""
 
 

@@ -104,10 +104,6 @@ class Dropout(nn.Module):
         return (passes * (keep / (1 - self.rate))).flatten(0, 1)
 
 
-KeysAndValues = tuple[Tensor, Tensor]
-"""Keys and values of earlier positions [B, h, T, head dimension]."""
-
-
 class Attention(nn.Module):
     """Causal self-attention. Written out: over three frames it costs nothing, and its dropout mask must be ours to draw."""
 
@@ -118,20 +114,6 @@ class Attention(nn.Module):
         self.to_qkv = nn.Linear(width, 3 * heads * head_dim, bias=False)
         self.to_out = nn.Sequential(nn.Linear(heads * head_dim, width))
         self.dropout = Dropout(dropout)
-
-    def follow(self, x_BTD: Tensor, seen: KeysAndValues | None, last: bool) -> tuple[Tensor, KeysAndValues]:
-        """What `forward` gives, in eval mode, at positions after those seen; only at the last one if that is all one wants."""
-        normed = self.norm(x_BTD)
-        to_q, to_k, to_v = self.to_qkv.weight.chunk(3)
-        q = rearrange(F.linear(normed[:, -1:] if last else normed, to_q), "b t (h d) -> b h t d", h=self.heads)
-        k, v = rearrange(F.linear(normed, torch.cat([to_k, to_v])), "b t (two h d) -> two b h t d", two=2, h=self.heads)
-        if seen is not None:
-            k, v = torch.cat([seen[0], k], dim=2), torch.cat([seen[1], v], dim=2)
-        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
-        if q.shape[2] > 1:
-            future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(k.shape[2] - q.shape[2] + 1)
-            scores = scores.masked_fill(future, float("-inf"))
-        return self.to_out(rearrange(scores.softmax(-1) @ v, "b h t d -> b t (h d)")), (k, v)
 
     def forward(self, x_BTD: Tensor, draws: Draws | None) -> Tensor:
         q, k, v = rearrange(self.to_qkv(self.norm(x_BTD)), "b t (three h d) -> three b h t d", three=3, h=self.heads)
@@ -176,15 +158,6 @@ class ConditionalBlock(nn.Module):
         x = x_BTD + gate_a * self.attn(self.norm1(x_BTD) * (1 + scale_a) + shift_a, draws)
         return x + gate_m * self.mlp(self.norm2(x) * (1 + scale_m) + shift_m, draws)
 
-    def follow(self, x_BTD: Tensor, m_BTD6: Tensor, seen: KeysAndValues | None, last: bool) -> tuple[Tensor, KeysAndValues]:
-        """`modulated` in eval mode, at positions after those seen."""
-        shift_a, scale_a, _, _, _, _ = m_BTD6.chunk(6, dim=-1)
-        wanted = slice(-1 if last else 0, None)
-        _, _, gate_a, shift_m, scale_m, gate_m = m_BTD6[:, wanted].chunk(6, dim=-1)
-        attended, seen = self.attn.follow(self.norm1(x_BTD) * (1 + scale_a) + shift_a, seen, last)
-        x = x_BTD[:, wanted] + gate_a * attended
-        return x + gate_m * self.mlp(self.norm2(x) * (1 + scale_m) + shift_m, None), seen
-
 
 class Transformer(nn.Module):
     def __init__(self, blocks: list[ConditionalBlock], width: int) -> None:
@@ -208,22 +181,3 @@ class Predictor(nn.Module):
 
     def forward(self, z_BTD: Tensor, c_BTD: Tensor, draws: Draws | None = None) -> Tensor:
         return self.transformer(z_BTD + self.pos_embedding[:, : z_BTD.shape[1]], c_BTD, draws)
-
-    def modulations(self, c_BTD: Tensor) -> list[Tensor]:
-        """What each block makes of the action embeddings, wherever in a window they will stand."""
-        return [block.adaLN_modulation(c_BTD) for block in self._blocks()]
-
-    def follow(self, z_BTD: Tensor, modulations: list[Tensor], seen: list[KeysAndValues]) -> tuple[Tensor, list[KeysAndValues]]:
-        """`forward` at the last position only, in eval mode: all that a rollout needs.
-
-        `seen` is what an earlier call returned for the positions before these, or empty at the beginning of a window.
-        """
-        first, blocks = (seen[0][0].shape[2] if seen else 0), self._blocks()
-        x, now = z_BTD + self.pos_embedding[:, first : first + z_BTD.shape[1]], []
-        for index, block in enumerate(blocks):
-            x, kept = block.follow(x, modulations[index], seen[index] if seen else None, last=index == len(blocks) - 1)
-            now.append(kept)
-        return self.transformer.norm(x), now
-
-    def _blocks(self) -> list[ConditionalBlock]:
-        return [block for block in self.transformer.layers if isinstance(block, ConditionalBlock)]

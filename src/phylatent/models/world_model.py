@@ -8,7 +8,7 @@ Annotations are evaluated here (no `from __future__`): the hub mixin reads the t
 
 import contextlib
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -23,11 +23,13 @@ from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 
 from phylatent.errors import UserError
-from phylatent.models.blocks import ActionEncoder, KeysAndValues, Predictor, Projector
+from phylatent.models.blocks import ActionEncoder, Predictor, Projector
 from phylatent.models.encoders import make_encoder
+from phylatent.models.frozen import FrozenRollout
 from phylatent.randomness import Draws, seeded_init
 from phylatent.schema import ClipConfig, ModelConfig, Normaliser
 
+Rollout = Callable[..., Tensor]
 CARD = (Path(__file__).parent / "model_card.md").read_text()
 
 
@@ -65,29 +67,6 @@ class WorldModelConfig:
     @property
     def block_dim(self) -> int:
         return self.clip.stride * self.action_dim
-
-
-@dataclass(frozen=True)
-class _Past:
-    """What came before a rollout, once for all neighbouring rows that have it in common, as a planner's candidates do."""
-
-    latents_GhD: Tensor
-    modulations: list[Tensor]
-    group_N: Tensor
-    """Which of the G each row has."""
-
-    @classmethod
-    def of(cls, model: "WorldModel", latents_NhD: Tensor, actions_NhA: Tensor) -> Self:
-        told = torch.cat([latents_NhD, actions_NhA], dim=-1).flatten(1)
-        _, group_N, sizes = torch.unique_consecutive(told, dim=0, return_inverse=True, return_counts=True)
-        first = sizes.cumsum(0) - sizes
-        modulations = model.predictor.modulations(model.embed_actions(actions_NhA[first]))
-        return cls(latents_NhD[first], modulations, group_N)
-
-    def seen(self, predictor: Predictor, start: int) -> list[KeysAndValues]:
-        """Keys and values of each row's past from `start` on."""
-        _, kept = predictor.follow(self.latents_GhD[:, start:], [m[:, start:] for m in self.modulations], [])
-        return [(k[self.group_N], v[self.group_N]) for k, v in kept]
 
 
 class WorldModel(
@@ -191,13 +170,9 @@ class WorldModel(
 
         `past_NhD` are the latents of the frames before it, oldest first, `past_blocks_NhA` the blocks taken at those frames.
         """
-        actions = self.normalise_actions(blocks_NkA)
-        past = None
-        if past_NhD is not None and past_NhD.shape[1]:
-            assert past_blocks_NhA is not None, "past latents come with the blocks taken at them"
-            past = past_NhD, self.normalise_actions(past_blocks_NhA)
+        actions, past = self._z_scored(blocks_NkA, past_NhD, past_blocks_NhA)
         if not self.training:
-            return self._rollout(z_ND, actions, past)
+            return FrozenRollout(self)(z_ND, actions, past)
         latents, context = z_ND[:, None], self.config.clip.context
         if past is not None:
             latents, actions = torch.cat([past[0], latents], dim=1), torch.cat([past[1], actions], dim=1)
@@ -208,22 +183,36 @@ class WorldModel(
             latents = torch.cat([latents, predicted], dim=1)
         return latents[:, known:]
 
-    def _rollout(self, z_ND: Tensor, actions_NkA: Tensor, past: tuple[Tensor, Tensor] | None) -> Tensor:
-        """In eval mode: keys and values are kept as far as positions allow, and a past that rows share is looked at once."""
-        latents, modulations = z_ND[:, None], self.predictor.modulations(self.embed_actions(actions_NkA))
-        before = _Past.of(self, *past) if past is not None else None
-        length, context = (0 if past is None else past[0].shape[1]), self.config.clip.context
-        kept: list[KeysAndValues] = []
-        done = 0  # positions of the present window that `kept` is about, counted from the present on
-        for end in range(1, actions_NkA.shape[1] + 1):
-            start = end - context
-            if start > -length or end == 1:  # a new window: the first, or everything has moved by a position
-                kept, done = [], max(0, start)
-                if before is not None and start < 0:
-                    kept = before.seen(self.predictor, max(0, length + start))
-            last, kept = self.predictor.follow(latents[:, done:end], [m[:, done:end] for m in modulations], kept)
-            latents, done = torch.cat([latents, self.pred_proj(last)], dim=1), end
-        return latents[:, 1:]
+    def _z_scored(
+        self, blocks_NkA: Tensor | np.ndarray, past_NhD: Tensor | None, past_blocks_NhA: Tensor | np.ndarray | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        past = None
+        if past_NhD is not None and past_NhD.shape[1]:
+            assert past_blocks_NhA is not None, "past latents come with the blocks taken at them"
+            past = past_NhD, self.normalise_actions(past_blocks_NhA)
+        return self.normalise_actions(blocks_NkA), past
+
+    def frozen(self, *, compiled: bool = False) -> Rollout:
+        """`rollout` in eval mode, prepared for many calls with the weights as they are: make another when they have changed.
+
+        `compiled` hands each step to torch.compile, which takes a minute at first.
+        """
+        prepared = FrozenRollout(self)
+        if compiled:
+            prepared.follow = torch.compile(prepared.follow, dynamic=True)  # type: ignore[method-assign]
+        else:
+            prepared.pack()
+
+        def rollout(
+            z_ND: Tensor,
+            blocks_NkA: Tensor | np.ndarray,
+            *,
+            past_NhD: Tensor | None = None,
+            past_blocks_NhA: Tensor | np.ndarray | None = None,
+        ) -> Tensor:
+            return prepared(z_ND, *self._z_scored(blocks_NkA, past_NhD, past_blocks_NhA))
+
+        return rollout
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         facts = {"config": self.config, "parameters": sum(p.numel() for p in self.parameters())}

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from phylatent.errors import UserError
 from phylatent.models.latent import LatentModel
+from phylatent.models.world_model import WorldModel
 from phylatent.planning.actions import Actions
 from phylatent.planning.cost import GoalCost
 from phylatent.planning.solver import Search
@@ -24,6 +25,9 @@ from phylatent.planning.solvers import find_solver, make_settings
 from phylatent.planning.solvers.gradient import descend
 from phylatent.randomness import derive_seed
 from phylatent.schema import PlanConfig
+
+CHUNK_CPU, CHUNK_ELSEWHERE = 256, 8192
+"""Sequences that are rolled out at once if `plan.chunk` does not say: on a CPU as many as its caches hold the arrays of."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Planner:
         readout_DS: Tensor | None = None,
         solver_settings: Any = None,
     ) -> None:
-        """What actions are, a phylatent model says itself.
+        """What actions are, a phylatent model says itself. Its weights are taken as they are: make another planner for others.
 
         `readout_DS` is what `plan.cost=readout` compares; `solver_settings` are the solver's own, if not its defaults.
         """
@@ -84,6 +88,8 @@ class Planner:
         self.device = next(model.parameters()).device if isinstance(model, nn.Module) else torch.device("cpu")
         if isinstance(model, nn.Module):
             model.eval()
+        self.chunk = self.settings.chunk or (CHUNK_CPU if self.device.type == "cpu" else CHUNK_ELSEWHERE)
+        self._rollout = model.frozen(compiled=self.settings.compile) if isinstance(model, WorldModel) else model.rollout
         if self.settings.cost == "readout" and readout_DS is None:
             raise UserError("plan.cost=readout needs a map from latents to states: Planner(model, readout_DS=fit_readout(…))")
         self._mixings: dict[int, Tensor] = {}
@@ -114,12 +120,12 @@ class Planner:
     def imagine(self, z_ND: Tensor, blocks_NkA: Tensor, history: History | None = None) -> Tensor:
         """Latents [N, k, D] after each raw block, `chunk` sequences at a time."""
         parts = []
-        for first in range(0, len(z_ND), self.settings.chunk):
-            rows = slice(first, first + self.settings.chunk)
+        for first in range(0, len(z_ND), self.chunk):
+            rows = slice(first, first + self.chunk)
             past: dict[str, Tensor] = {}
             if history is not None and self.takes_history:
                 past = {"past_NhD": history.latents_PhD[rows], "past_blocks_NhA": history.blocks_PhA[rows]}
-            parts.append(torch.as_tensor(self.model.rollout(z_ND[rows], blocks_NkA[rows], **past)).float())
+            parts.append(torch.as_tensor(self._rollout(z_ND[rows], blocks_NkA[rows], **past)).float())
         return torch.cat(parts)
 
     def horizon(self, blocks_done: int) -> int:

@@ -28,6 +28,7 @@ class CostModel(nn.Module):
         super().__init__()
         self.model = model.eval()
         self.actions = Actions.of(model)
+        self.rollout = model.frozen()
 
     @torch.no_grad()
     def get_cost(self, info: dict[str, Any], candidates_BSkA: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ class CostModel(nn.Module):
         count = candidates_BSkA.shape[1]
         blocks = self.actions.raw(rearrange(candidates_BSkA.float(), "b s k a -> (b s) k a"))
         start = repeat(info["phylatent_now"], "b d -> (b s) d", s=count)
-        imagined = rearrange(self.model.rollout(start, blocks), "(b s) k d -> b s k d", s=count)
+        imagined = rearrange(self.rollout(start, blocks), "(b s) k d -> b s k d", s=count)
         return GoalCost().of_plans(imagined, info["phylatent_goal"][:, None])
 
 

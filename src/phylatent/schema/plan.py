@@ -63,8 +63,10 @@ class PlanConfig:
     """Frames of history a plan may see, the present one included."""
     history: str = "executed"
     """What the first plan sees: the present frame alone (`executed`), or recorded frames before the start (`recorded`)."""
-    chunk: int = 512
-    """Candidate sequences the model rolls out at once: bounds the memory."""
+    chunk: int | None = None
+    """Candidate sequences the model rolls out at once: bounds the memory. Unset: what is fastest on the device (planner.py)."""
+    compile: bool = False
+    """Whether torch.compile makes the rollout's code: a minute at first, for a GPU and long evaluations."""
     workers: int | None = None
     """Evaluating processes. Unset: one for each core. The numbers do not depend on it."""
     filmstrips: int = 12

@@ -101,6 +101,8 @@ class TaskSpec:
     """(environment, row) → sets the environment to that recorded state."""
     render_fast: Callable[[Any, int], np.ndarray] | None = None
     """(environment, size) → uint8 [size, size, 3] for `collect.render=fast`. None: drawing as published is fast enough."""
+    render_same: Callable[[Any], np.ndarray] | None = None
+    """(environment) → its own frame to the bit, drawn in less time. None: as the environment draws it."""
     with_goal: Callable[[Row, Row], Row] | None = None
     """(row, another row) → the first one, with the other's state as its goal."""
     rules: Mapping[str, Rule] = field(default_factory=dict)
