@@ -3,6 +3,8 @@
     python benchmarks/scale.py [PART ...]     # minutes; all parts by default
 
 `data`: loading and memory of a training on 10 thousand to a million prepared frames; the million takes 3 GB of disk meanwhile.
+`batch`, `frames`: a training step by clips and by the size of frames (scale_training.py).
+`candidates`, `horizon`, `episodes`: a search (scale_planning.py).
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 import psutil
+import scale_planning
+import scale_training
 import torch
 from harness import Row, write
 
@@ -102,16 +105,15 @@ def data() -> list[Row]:
     return rows
 
 
-PARTS: dict[str, Callable[[], list[Row]]] = {"data": data}
-"""Name → what it measures. Further parts come here."""
+PARTS: dict[str, Callable[[], list[Row]]] = {"data": data, **scale_training.PARTS, **scale_planning.PARTS}
+"""Name → what it measures."""
 
 
 def main(parts: Sequence[str]) -> None:
     for name in parts:
         if name not in PARTS:
             sys.exit(f"error: there is no part {name!r}; parts are: {', '.join(PARTS)}")
-    rows: list[Any] = [row for name in parts or PARTS for row in PARTS[name]()]
-    write("scale", rows)
+    write("scale", (row for name in parts or PARTS for row in PARTS[name]()))
 
 
 if __name__ == "__main__":

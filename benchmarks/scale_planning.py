@@ -1,7 +1,4 @@
-"""How planning grows: seconds and memory of a search by candidates, horizon and episodes. Parts of `scale.py`.
-
-python benchmarks/scale_planning.py          # a minute; prints, writes nothing
-"""
+"""How planning grows: seconds and memory of a search by candidates, horizon and episodes. Parts of `scale.py`."""
 
 from __future__ import annotations
 
@@ -53,8 +50,3 @@ def search(what: str, settings: PlanConfig, count: int) -> harness.Row:
 
 
 PARTS = {"candidates": candidates, "horizon": horizon, "episodes": episodes}
-
-if __name__ == "__main__":
-    for part in PARTS.values():
-        for row in part():
-            print(harness.sentence(row), dict(row.more))

@@ -11,23 +11,23 @@ same thing; `laptop` as it is shipped has another encoder, and is compared with 
 from __future__ import annotations
 
 import itertools
+import json
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from harness import Row, compared, in_turns, seconds, write
+from peer_lewm import Size, their_lewm
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from phylatent.composition import compose
 from phylatent.machine import cores, keep_freed_memory, peak_memory_gb
 from phylatent.models.heads import ActionQuery, Denoiser, ProjectionHead, StateHead
-from phylatent.models.lewm.config import describe
 from phylatent.models.lewm.weights import to_lewm
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.casc import casc, distance
@@ -39,6 +39,7 @@ from phylatent.training.graph import TrainingGraph, build
 from phylatent.training.module import make_optimizer
 
 CPU = torch.device("cpu")
+ALONE = "--alone"
 SIZES = {
     "paper size, batch 2": ("paper", ["train.batch_size=2"]),
     "laptop size, ViT": ("laptop", ["model.encoder=vit"]),
@@ -95,31 +96,11 @@ def their_step(config: Config) -> Step:
 
 def reference(ours: WorldModel) -> nn.Module:
     """stable-worldmodel's LeWM with our sizes and weights."""
-    from stable_worldmodel.wm.lewm import LeWM
-    from stable_worldmodel.wm.lewm.module import MLP, Embedder, Predictor
-    from transformers import ViTConfig, ViTModel
-
     size = ours.config.model
-    vit = ViTConfig(
-        hidden_size=size.width,
-        num_hidden_layers=size.depth,
-        num_attention_heads=size.heads,
-        intermediate_size=4 * size.width,
-        image_size=size.image_size,
-        patch_size=size.patch_size,
-    )
-    parts = describe(ours.config)
-
-    def part(name: str, kind: Callable[..., nn.Module], **changed: Any) -> nn.Module:
-        return kind(**{key: value for key, value in parts[name].items() if key != "_target_"} | changed)
-
-    model = LeWM(
-        encoder=ViTModel(vit, add_pooling_layer=False),
-        predictor=part("predictor", Predictor),
-        action_encoder=part("action_encoder", Embedder),
-        projector=part("projector", MLP, norm_fn=nn.BatchNorm1d),
-        pred_proj=part("pred_proj", MLP, norm_fn=nn.BatchNorm1d),
-    )
+    heads = {"heads": size.predictor_heads, "dim_head": size.predictor_head_dim}
+    predictor = {"depth": size.predictor_depth, "mlp_dim": size.predictor_mlp, **heads}
+    sizes = Size(size.image_size, size.patch_size, size.depth, size.projector_hidden, predictor)
+    model = their_lewm(sizes, ours.config.action_dim).requires_grad_(True)
     model.load_state_dict(to_lewm(ours))
     return model
 
@@ -211,7 +192,7 @@ def against_the_reference(repetitions: int) -> Iterator[Row]:
             ours, theirs = our_step(config), their_step(config)
             warm(ours, theirs)
             pairs = in_turns(lambda step=ours: seconds(step), lambda step=theirs: seconds(step), repetitions)
-            memory = {side: memory_of(side, preset, variant, changed + all_frames) for side in ("ours", "theirs")}
+            memory = {side: alone(side, preset, variant, changed + all_frames)["memory_gb"] for side in ("ours", "theirs")}
             yield compared(f"{size}, {variant}", pairs, unit="s", peer_name="stable-worldmodel", asked=ASKED, memory_gb=memory)
 
 
@@ -264,18 +245,21 @@ def gemm_rate(size: int = 1024, repetitions: int = 8) -> float:
     return 2 * size**3 / min(seconds(lambda: a @ b) for _ in range(repetitions)) / 1e9
 
 
-def memory_of(side: str, preset: str, variant: str, changed: list[str]) -> float:
-    """Peak of a process of its own that makes three steps, in GB."""
-    command = [sys.executable, __file__, "memory", side, preset, variant, *changed]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+def alone(side: str, preset: str, variant: str, changed: list[str]) -> dict[str, float]:
+    """`seconds` of a step and `memory_gb` at its peak, of a process of its own that makes a few steps with one thread."""
+    command = [sys.executable, __file__, ALONE, side, preset, variant, *changed]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
-def print_memory(side: str, preset: str, variant: str, *changed: str) -> None:
-    config = compose(task="pusht", preset=preset, variant=variant, overrides=list(changed))
-    step: Any = (our_step if side == "ours" else their_step)(config)
-    for _ in range(3):
-        step()
-    print(peak_memory_gb())
+def tell_alone(side: str, preset: str, variant: str, *changed: str) -> None:
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    step = (our_step if side == "ours" else their_step)(
+        compose(task="pusht", preset=preset, variant=variant, overrides=changed)
+    )
+    warm(step)
+    taken = statistics.median(seconds(step) for _ in range(3))
+    print(json.dumps({"seconds": taken, "memory_gb": peak_memory_gb()}))
 
 
 def main(repetitions: int) -> None:
@@ -286,7 +270,7 @@ def main(repetitions: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["memory"]:
-        print_memory(*sys.argv[2:])
+    if sys.argv[1:2] == [ALONE]:
+        tell_alone(*sys.argv[2:])
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 9)
