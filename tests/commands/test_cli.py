@@ -121,27 +121,27 @@ def test_pixels_with_nan(tworooms_data: Path, tmp_path: Path, here) -> None:
 
 
 @pytest.mark.slow
-def test_collect_inspect_and_several_seeds(tmp_path: Path) -> None:
-    assert phylatent("collect", "preset=smoke", "collect.episodes=6", cwd=tmp_path).returncode == 0
+def test_collect_inspect_and_several_seeds(tmp_path: Path, here) -> None:
+    assert here("collect", "preset=smoke", "collect.episodes=6", "collect.workers=1", cwd=tmp_path).returncode == 0
     record = json.loads((tmp_path / "data" / "tworooms-smoke.h5.json").read_text())
     assert record["config"]["collect"]["episodes"] == 6
-    inspected = phylatent("inspect", "preset=smoke", cwd=tmp_path)
+    inspected = here("inspect", "preset=smoke", cwd=tmp_path)
     assert inspected.returncode == 0
     assert "transitions" in inspected.stdout
     facts = json.loads((tmp_path / "runs" / "inspect-tworooms-smoke" / "inspect.json").read_text())
     assert facts["transitions"] == 6 * 31
-    done = phylatent("train", "preset=smoke", "variant=lewm", "seed=3,4", "train.steps=2", cwd=tmp_path)
+    done = here("train", "preset=smoke", "variant=lewm", "seed=3,4", "train.steps=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in (tmp_path / "runs").glob("*seed*")} == {f"tworooms-smoke-lewm-seed{s}" for s in (3, 4)}
 
 
 @pytest.mark.slow
-def test_train_before_collect_can_be_mended(tmp_path: Path) -> None:
+def test_train_before_collect_can_be_mended(tmp_path: Path, here) -> None:
     """The mistake must not have taken the run's directory."""
     train = ("train", "preset=smoke", "variant=lewm", "train.steps=2")
-    assert phylatent(*train, cwd=tmp_path).returncode == 2
-    assert phylatent("collect", "preset=smoke", cwd=tmp_path).returncode == 0
-    assert phylatent(*train, cwd=tmp_path).returncode == 0
+    assert here(*train, cwd=tmp_path).returncode == 2
+    assert here("collect", "preset=smoke", "collect.workers=1", cwd=tmp_path).returncode == 0
+    assert here(*train, cwd=tmp_path).returncode == 0
 
 
 def test_doctor(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ def blocks(language: str, page: str = "README.md") -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_commands_shown(tmp_path: Path) -> None:
-    """As they stand, with the smoke preset put in the laptop's place; `make demo` and `make test` are CI's own."""
+def test_the_commands_shown(tmp_path: Path, here) -> None:
+    """As they stand, but with the smoke preset and one process; `make demo` and `make test` are CI's own."""
     pages = [block for page in ("README.md", "docs/planning.md", "docs/own-encoder.md") for block in blocks("bash", page)]
     shown = [line for block in pages for line in block.splitlines() if line.startswith("phylatent ")]
     assert len(shown) >= 10
@@ -186,7 +186,9 @@ def test_the_commands_shown(tmp_path: Path) -> None:
         chosen = any(argument.startswith(("preset=", "resume=")) for argument in arguments)
         if arguments[0] in ("collect", "train", "inspect") and not chosen:
             arguments.append("preset=smoke")
-        done = phylatent(*arguments, cwd=tmp_path)
+        if arguments[0] in ("collect", "plan"):
+            arguments.append(f"{arguments[0]}.workers=1")
+        done = here(*arguments, cwd=tmp_path)
         assert done.returncode == 0, f"{line}\n{done.stderr}"
     assert (tmp_path / "runs" / "with-videos" / "planning" / "paper" / "videos").is_dir()
     for script in blocks("python"):
