@@ -34,6 +34,8 @@ from phylatent.tasks import get_task
 
 EPISODES = 20
 SETTINGS = PlanConfig(policy=("model",), pairs=EPISODES, seeds=(0,), candidates=64, elites=8, iterations=8, filmstrips=0)
+DATA = ["collect.episodes=4", "collect.steps=60", "collect.shard_episodes=2", "collect.frame_stride=1"]
+"""Pairs come from a few short episodes. A row for every step: the peer cannot read blocks of actions."""
 TASKS = {"tworooms": (3, 2.0), "cube": (1, 10.0)}
 """Repetitions, and the ratio asked for; Cube takes the peer minutes."""
 SETTERS: dict[str, list[dict[str, Any]]] = {
@@ -53,7 +55,7 @@ SETTERS: dict[str, list[dict[str, Any]]] = {
 
 def measure(name: str, folder: Path) -> harness.Row:
     task, (repetitions, asked) = get_task(name), TASKS[name]
-    settings = compose(task=name, preset="laptop", overrides=["collect.episodes=4", "collect.shard_episodes=2"]).collect
+    settings = compose(task=name, preset="laptop", overrides=DATA).collect
     data = collect(task, settings, seed=0, path=folder / f"{name}.h5")
     theirs, model = both(LAPTOP, len(task.action_low), 1.0)
     episodes = open_episodes(data, task)
@@ -82,8 +84,6 @@ def peer_evaluation(task: TaskSpec, course: Course, data: Path, theirs: Any, mod
     from stable_worldmodel.policy import WorldModelPolicy
     from stable_worldmodel.solver import CEMSolver
 
-    rows = 1 if task.name == "tworooms" else 5  # steps from one stored row to the next
-
     def normalised(frame_CHW: Any) -> torch.Tensor:
         return model.normalise_frames(torch.as_tensor(np.asarray(frame_CHW)).permute(1, 2, 0))
 
@@ -107,7 +107,7 @@ def peer_evaluation(task: TaskSpec, course: Course, data: Path, theirs: Any, mod
         dataset=HDF5Dataset(path=data, keys_to_load=columns),
         episodes_idx=[pair.episode for pair in pairs],
         start_steps=[pair.start for pair in pairs],
-        goal_offset=SETTINGS.goal_steps // rows,
+        goal_offset=SETTINGS.goal_steps,
         eval_budget=SETTINGS.budget,
         callables=SETTERS[task.name],
     )
