@@ -42,11 +42,8 @@ class Draws:
     def named(self, name: str) -> Draws:
         return replace(self, scope=f"{self.scope}/{name}")
 
-    def root(self) -> Draws:
-        """The step's own draws, for a second pass through the model that must share its dropout masks with the first."""
-        return replace(self, scope="")
-
     def shared(self, copies: int) -> Draws:
+        """For so many passes at once, which then have the same dropout masks."""
         return replace(self, copies=copies)
 
     def generator(self) -> torch.Generator:
