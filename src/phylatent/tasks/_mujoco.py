@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,12 +44,23 @@ def _coarse(model: Any) -> Iterator[None]:
         vertices = slice(model.mesh_vertadr[mesh], model.mesh_vertadr[mesh] + model.mesh_vertnum[mesh])
         first, count = model.mesh_faceadr[mesh], model.mesh_facenum[mesh]
         faces = model.mesh_face[first : first + count]
-        kept, coarse = coarse_faces(model.mesh_vert[vertices], faces, DETAIL)
+        kept, coarse = _coarse_once(model.mesh_vert[vertices], faces)
         model.mesh_facenormal[first : first + len(kept)] = model.mesh_facenormal[first : first + count][kept]
         model.mesh_face[first : first + len(kept)] = coarse
         model.mesh_facenum[mesh] = len(kept)
     yield
     model.mesh_face[:], model.mesh_facenormal[:], model.mesh_facenum[:] = published
+
+
+_COARSE: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
+
+
+def _coarse_once(vertices_V3: np.ndarray, faces_F3: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A process draws several environments with the same meshes, and a third of a second each is worth remembering."""
+    mesh = hashlib.sha256(vertices_V3.tobytes() + faces_F3.tobytes()).digest()
+    if mesh not in _COARSE:
+        _COARSE[mesh] = coarse_faces(vertices_V3, faces_F3, DETAIL)
+    return _COARSE[mesh]
 
 
 def coarse_faces(vertices_V3: np.ndarray, faces_F3: np.ndarray, detail: float) -> tuple[np.ndarray, np.ndarray]:
