@@ -53,8 +53,7 @@ Pairs = list[tuple[float, float]]
 def keep_memory(worker: int = 0) -> None:
     """Memory that is freed stays with the process, on both sides and in their workers.
 
-    A fresh page costs this machine more than what is then done with it, and whether the allocator happens to keep what it had
-    decides a factor of five in the peer's speed. This way it is always the better one.
+    Fresh pages are expensive on some virtual machines, and would be much of what is measured.
     """
     with contextlib.suppress(OSError, AttributeError):  # glibc's own
         ctypes.CDLL(None).mallopt(M_MMAP_MAX, 0)

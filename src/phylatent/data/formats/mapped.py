@@ -13,6 +13,8 @@ import numpy as np
 # Pages that were looked at count as this process's memory, although the system may take them back whenever it needs room. They
 # are let go of now and then, so that training on a million frames shows the memory of training on ten thousand.
 HELD_BYTES = 256 * 2**20
+# The system maps this much around a page that is asked for, so that a small frame brings in far more than itself.
+AROUND_BYTES = 64 * 2**10
 
 
 class MappedFrames:
@@ -27,7 +29,7 @@ class MappedFrames:
     def take(self, rows: np.ndarray) -> np.ndarray:
         """A copy [N, …] of the given rows, in their order, which may repeat."""
         frames = np.take(self._frames, rows, axis=0)
-        self._taken += frames.nbytes
+        self._taken += frames.nbytes + AROUND_BYTES * len(rows)
         if self._taken > HELD_BYTES:
             self._taken = 0
             if hasattr(mmap, "MADV_DONTNEED"):
