@@ -33,7 +33,16 @@ from phylatent.simulator import prepare_renderer
 from phylatent.tasks import get_task
 
 EPISODES = 20
-SETTINGS = PlanConfig(policy=("model",), pairs=EPISODES, seeds=(0,), candidates=64, elites=8, iterations=8, filmstrips=0)
+SETTINGS = PlanConfig(
+    protocol=("moderate",),  # no pair that is solved at the start: ours would not plan at all there, the peer does
+    policy=("model",),
+    pairs=EPISODES,
+    seeds=(0,),
+    candidates=64,
+    elites=8,
+    iterations=8,
+    filmstrips=0,
+)
 DATA = ["collect.episodes=4", "collect.steps=60", "collect.shard_episodes=2", "collect.frame_stride=1"]
 """Pairs come from a few short episodes. A row for every step: the peer cannot read blocks of actions."""
 TASKS = {"tworooms": (3, 2.0), "cube": (1, 10.0)}
