@@ -12,6 +12,7 @@ from short_ways import ACTIONS, FAR, FREE, Recorder, start, state
 
 from phylatent.errors import UserError
 from phylatent.planning.closed_loop import follow, plan_and_execute
+from phylatent.planning.evaluate import group_size
 from phylatent.planning.imagination import imagination
 from phylatent.planning.planner import Planner
 from phylatent.planning.protocols import score
@@ -154,3 +155,8 @@ def test_strict_runs_in_a_world_whose_walls_are_solid(simulators):
         for t in planned
         for r in t.rows
     )
+
+
+@pytest.mark.parametrize("episodes, size", [(1, 1), (8, 1), (9, 2), (20, 3), (56, 7), (57, 8), (300, 8)])
+def test_few_episodes_are_shared_out_further(episodes: int, size: int) -> None:
+    assert group_size(episodes) == size

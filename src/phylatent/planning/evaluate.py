@@ -24,8 +24,9 @@ from phylatent.processes import Tick, Work, run
 from phylatent.schema import PlanConfig, TaskSpec
 from phylatent.simulator import Simulator, side_by_side
 
-SIDE_BY_SIDE = 8
-"""Episodes that one process plans together. Fixed: batches, and so the last bits of a plan, must not depend on the machine."""
+SIDE_BY_SIDE, LEAST_GROUPS = 8, 8
+"""Episodes that one process plans together at most, and into how many groups few of them are shared out. Fixed: batches, and so the
+last bits of a plan, must not depend on the machine."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ def run_policies(
 ) -> dict[str, list[Trajectory]]:
     """Each policy's episodes on the whole course, in its order; `model` is the policy of that name."""
     assert model is not None or "model" not in policies
-    groups = [course.starts[i : i + SIDE_BY_SIDE] for i in range(0, len(course.starts), SIDE_BY_SIDE)]
+    size = group_size(len(course.starts))
+    groups = [course.starts[i : i + size] for i in range(0, len(course.starts), size)]
     jobs = [(policy, group) for policy in policies for group in groups]
     bare = replace(course, lists={}, starts=())  # each job brings its own
     work = Work(_runner, (bare, model, actions, readout_DS), name=f"planning {course.task.name}")
@@ -132,6 +134,11 @@ def run_policies(
     for (policy, _), trajectories in zip(jobs, results, strict=True):
         done[policy] += trajectories
     return done
+
+
+def group_size(episodes: int) -> int:
+    """Episodes planned side by side. Few are shared out further: every process gets some, and needs fewer simulators for them."""
+    return max(1, min(SIDE_BY_SIDE, -(-episodes // LEAST_GROUPS)))
 
 
 def _runner(
