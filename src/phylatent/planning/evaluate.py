@@ -25,8 +25,8 @@ from phylatent.schema import PlanConfig, TaskSpec
 from phylatent.simulator import Simulator, side_by_side
 
 SIDE_BY_SIDE, LEAST_GROUPS = 8, 8
-"""Episodes that one process plans together at most, and into how many groups few of them are shared out. Fixed: batches, and so the
-last bits of a plan, must not depend on the machine."""
+"""Episodes that one process plans together at most, and into how many groups few of them are shared out. Fixed: batches, and
+so the last bits of a plan, must not depend on the machine."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def run_policies(
 
 
 def group_size(episodes: int) -> int:
-    """Episodes planned side by side. Few are shared out further: every process gets some, and needs fewer simulators for them."""
+    """Episodes planned side by side. Few are shared out further: every process gets some, and fewer simulators."""
     return max(1, min(SIDE_BY_SIDE, -(-episodes // LEAST_GROUPS)))
 
 
