@@ -123,7 +123,9 @@ def write(name: str, rows: Iterable[Row], out: Path = RESULTS) -> Path:
         print(sentence(row), flush=True)
         kept.append(asdict(row))
     path = out / f"{name}.json"
-    about = {"benchmark": name, "machine": machine(), "provenance": provenance()}
+    made = provenance()
+    made["command"] = [Path(argument).name for argument in made["command"]]  # a record gets published: no paths of a machine
+    about = {"benchmark": name, "machine": machine(), "provenance": made}
     write_json(path, about | {"rows": kept})
     print(f"→ {path}")
     return path
