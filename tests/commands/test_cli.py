@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -15,6 +16,9 @@ import pytest
 from command_line import assert_user_mistake
 
 from phylatent import __version__
+from phylatent.models.encoders import ENCODERS
+from phylatent.objectives import OBJECTIVES
+from phylatent.planning.solvers import SOLVERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -174,7 +178,19 @@ def blocks(language: str, page: str = "README.md") -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
+@pytest.fixture
+def _registries_as_they_were() -> Iterator[None]:
+    """Commands that name a file of one's own add it to what this process knows."""
+    registries = ENCODERS, SOLVERS, OBJECTIVES
+    before = [dict(registry) for registry in registries]
+    yield
+    for registry, known in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(known)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("_registries_as_they_were")
 def test_the_commands_shown(tmp_path: Path, here) -> None:
     """As they stand, but with the smoke preset and one process; `make demo` and `make test` are CI's own."""
     pages = [block for page in ("README.md", "docs/planning.md", "docs/own-encoder.md") for block in blocks("bash", page)]
