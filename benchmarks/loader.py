@@ -287,9 +287,10 @@ def main(directory: Path) -> None:
     # With two threads the peer's collation took 1 to 9 ms a clip of processor time on a machine that others used, too; with one
     # it is steady, and at its fastest. Ours has nothing to collate.
     torch.set_num_threads(1)
-    rows = [*raw_rows(files), *lance_rows(files), *float_rows(files)]
+    rows = [*raw_rows(files), *lance_rows(files)]
+    # Who normalises whole batches does so with all cores, as a training has them; the peer's two processes have one each.
     torch.set_num_threads(cores())
-    write("loader", [*rows, *share_rows(files, directory)])
+    write("loader", [*rows, *float_rows(files), *share_rows(files, directory)])
 
 
 if __name__ == "__main__":

@@ -285,6 +285,7 @@ def test_spawned_loaders_and_pickles_read_the_same(prepared):
 
 def test_pages_are_let_go_of_and_read_again(prepared, collected, monkeypatch):
     monkeypatch.setattr(mapped, "HELD_BYTES", 5 * FRAME)
+    monkeypatch.setattr(mapped, "SMALL_BYTES", 0)
     episodes, source = open_episodes(prepared, TASK), open_episodes(collected, TASK)
     for rows in (np.arange(4), np.arange(20), np.array([64, 0, 3]), np.arange(ROWS)):
         assert (episodes.frames(rows) == source.frames(rows)).all()

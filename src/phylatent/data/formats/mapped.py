@@ -13,6 +13,8 @@ import numpy as np
 # Pages that were looked at count as this process's memory, although the system may take them back whenever it needs room. They
 # are let go of now and then, so that training on a million frames shows the memory of training on ten thousand.
 HELD_BYTES = 256 * 2**20
+SMALL_BYTES = 2 * HELD_BYTES
+"""A file up to this size stays mapped: to map its pages anew takes as long as to copy them."""
 # The system maps this much around a page that is asked for, so that a small frame brings in far more than itself.
 AROUND_BYTES = 64 * 2**10
 
@@ -30,7 +32,7 @@ class MappedFrames:
         """A copy [N, …] of the given rows, in their order, which may repeat."""
         frames = np.take(self._frames, rows, axis=0)
         self._taken += frames.nbytes + AROUND_BYTES * len(rows)
-        if self._taken > HELD_BYTES:
+        if self._taken > HELD_BYTES and len(self._map) > SMALL_BYTES:
             self._taken = 0
             if hasattr(mmap, "MADV_DONTNEED"):
                 self._map.madvise(mmap.MADV_DONTNEED)
