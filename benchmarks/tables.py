@@ -31,12 +31,16 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
     asked = "" if row["asked"] is None else f"{'≤' if row['at_most'] else '≥'} {row['asked']:g}{'×' if compared else ''}"
     return (
         row["what"],
-        f"{row['ours']:.3g} {row['unit']}",
-        f"{row['peer']:.3g} ({row['peer_name']})" if compared else "",
+        f"{number(row['ours'])} {row['unit']}",
+        f"{number(row['peer'])} ({row['peer_name']})" if compared else "",
         f"**{row['ratio']:.2f}×**" if compared else "",
         f"{row['spread'][0]:.2f}–{row['spread'][1]:.2f}" if compared else "",
         asked,
     )
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def filled(page: str, results: Path) -> str:
