@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -60,11 +61,8 @@ def counted() -> Iterator[Counter]:
     def backward(count: int, gradient: Any) -> None:
         counter.rollouts += BACKWARD * count
 
-    Planner.imagine = counting  # type: ignore[method-assign]
-    try:
+    with patch.object(Planner, "imagine", counting):
         yield counter
-    finally:
-        Planner.imagine = imagine  # type: ignore[method-assign]
 
 
 def first_plans(course: Course, subject: Subject, budget: float) -> dict[str, Any]:

@@ -184,14 +184,18 @@ def warm(*steps: Step) -> None:
         step()
 
 
+def timed(first: Step, second: Step, repetitions: int) -> list[tuple[float, float]]:
+    warm(first, second)
+    return in_turns(lambda: seconds(first), lambda: seconds(second), repetitions)
+
+
 def against_the_reference(repetitions: int) -> Iterator[Row]:
     for size, (preset, changed) in SIZES.items():
         for variant in VARIANTS:
             all_frames = ["svic.frames=null"] if variant == "phylatent" else []
             config = compose(task="pusht", preset=preset, variant=variant, overrides=changed + all_frames)
             ours, theirs = our_step(config), their_step(config)
-            warm(ours, theirs)
-            pairs = in_turns(lambda step=ours: seconds(step), lambda step=theirs: seconds(step), repetitions)
+            pairs = timed(ours, theirs, repetitions)
             memory = {side: alone(side, preset, variant, changed + all_frames)["memory_gb"] for side in ("ours", "theirs")}
             yield compared(f"{size}, {variant}", pairs, unit="s", peer_name="stable-worldmodel", asked=ASKED, memory_gb=memory)
 
@@ -202,8 +206,7 @@ def against_our_lewm(repetitions: int) -> Iterator[Row]:
         first, second = (
             our_step(compose(task="pusht", preset=preset, variant=variant, overrides=changed)) for variant in VARIANTS
         )
-        warm(first, second)
-        pairs = in_turns(lambda step=first: seconds(step), lambda step=second: seconds(step), repetitions)
+        pairs = timed(first, second, repetitions)
         costs = [phylatent / lewm for lewm, phylatent in pairs]
         yield Row(
             what=f"{preset}: a phylatent step in lewm steps",

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from command_line import assert_user_mistake, here  # noqa: F401
+from command_line import assert_user_mistake
 from PIL import Image
 from published_files import content, episodes_of, write_published
 from small_collection import SMALL, TASK
@@ -302,7 +302,7 @@ def test_training_on_it_is_training_on_the_source(tmp_path):
     assert hashlib.sha256(weights[0]).digest() == hashlib.sha256(weights[1]).digest()
 
 
-def test_the_command_prepares_inspects_and_answers_at_once(here, collected, tmp_path):  # noqa: F811
+def test_the_command_prepares_inspects_and_answers_at_once(here, collected, tmp_path):
     done = here("prepare", str(collected), "task=tworooms", "prepare.frame_size=16", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "data: data/data-16px.frames" in done.stdout

@@ -11,7 +11,7 @@ them. Keys and values are kept as far as positions allow, and a past that rows h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -148,6 +148,8 @@ class FrozenRollout(nn.Module):
         self.modulation, self.blocks = modulation(blocks), nn.ModuleList(Block(block) for block in blocks)
         self.norm = model.predictor.transformer.norm
         self.up, self.down = with_batch_norm(projector[0], projector[1], gelu=True), Linear.of(projector[3])
+        self.compiled: Callable[..., tuple[Tensor, list[KeysAndValues]]] | None = None
+        """What torch.compile made of `follow`."""
 
     def pack(self) -> FrozenRollout:
         """Itself, prepared for so many rollouts that some milliseconds for it are well spent."""
@@ -169,7 +171,7 @@ class FrozenRollout(nn.Module):
                 seen, done = [], max(0, start)
                 if before is not None and start < 0:
                     seen = self.seen_before(before, max(0, length + start))
-            last, seen = self.follow(torch.stack(latents[done:end]), m_kNM[done:end], seen)
+            last, seen = (self.compiled or self.follow)(torch.stack(latents[done:end]), m_kNM[done:end], seen)
             latents.append(self.down(self.up(self.norm(last[-1]))))
             done = end
         return torch.stack(latents[1:], dim=1)
@@ -196,5 +198,5 @@ class FrozenRollout(nn.Module):
 
     def seen_before(self, past: Past, start: int) -> list[KeysAndValues]:
         """Keys and values of each row's past from `start` on."""
-        _, kept = self.follow(past.latents_tGD[start:], past.modulations_tGM[start:], [])
+        _, kept = (self.compiled or self.follow)(past.latents_tGD[start:], past.modulations_tGM[start:], [])
         return [(k[:, past.group_N], v[:, past.group_N]) for k, v in kept]

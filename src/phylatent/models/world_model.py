@@ -199,7 +199,7 @@ class WorldModel(
         """
         prepared = FrozenRollout(self)
         if compiled:
-            prepared.follow = torch.compile(prepared.follow, dynamic=True)  # type: ignore[method-assign]
+            prepared.compiled = torch.compile(prepared.follow, dynamic=True)
         else:
             prepared.pack()
 
