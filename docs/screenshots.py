@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 SHOTS = {
@@ -19,12 +19,12 @@ SHOTS = {
 }
 
 
-SECTIONS = {"report-diagnostics": "#diagnostics", "report-rollouts": "#rollouts"}
+SECTIONS = {"report-diagnostics": "#diagnostics", "report-map": "#map", "report-rollouts": "#rollouts"}
 """Pictures of one section each, in light."""
 
 
 def take(page_file: Path, directory: Path, *, whole: bool = False) -> list[Path]:
-    """The top of the page in light, dark and on a phone, `whole` for all of it, and two of its sections."""
+    """The top of the page in light, dark and on a phone, `whole` for all of it, and some of its sections."""
     written = []
     directory.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
@@ -37,10 +37,21 @@ def take(page_file: Path, directory: Path, *, whole: bool = False) -> list[Path]
             page.screenshot(path=directory / f"{name}.png", full_page=whole)
             written.append(directory / f"{name}.png")
             for section, found in SECTIONS.items() if name == "report-light" else ():
+                _at_a_step(page, 10)
                 page.locator(found).first.screenshot(path=directory / f"{section}.png")
                 written.append(directory / f"{section}.png")
         browser.close()
     return written
+
+
+def _at_a_step(page: Page, step: int) -> None:
+    """Every film at one step, as nothing has happened yet at the first; of the episodes two, which a picture has room for."""
+    move = "(all, step) => all.forEach((e) => { e.value = step; e.dispatchEvent(new Event('input')); })"
+    page.locator(".player input").evaluate_all(move, step)
+    page.locator("details.more, .more ~ article, article ~ article ~ article").evaluate_all(
+        "(all) => all.forEach((e) => e.remove())"
+    )
+    page.wait_for_timeout(500)
 
 
 if __name__ == "__main__":

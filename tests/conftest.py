@@ -39,6 +39,12 @@ MEMORY_GB = 2.5
 PEAKS: dict[str, float] = {}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Files that tests name are not remembered in the user's own state directory."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker tells its peak."""
     told = getattr(session.config, "workeroutput", None)

@@ -1,4 +1,4 @@
-"""The documents say what is so: the map of the paper resolves, and no label of the paper is missing from it."""
+"""The documents say what is so: the map of the paper resolves, and no short name is used before it is spelled out."""
 
 from __future__ import annotations
 
@@ -61,3 +61,43 @@ def test_equations_are_named_where_they_are() -> None:
     for label in rows(HERE):
         if label.startswith("eq:"):
             assert label in code, label
+
+
+SPELLED = dict(re.findall(r"^\*\[(\w+)\]: (.*)$", (ROOT / "docs" / "abbreviations.txt").read_text(), re.MULTILINE))
+"""Short name → its words. The site shows them wherever the name stands."""
+ASKED = ("SVIC", "PSG", "FRA", "CASC", "LD", "SIGReg", "CEM", "JEPA", "MPC")
+EXPLAINED = ["README.md", "docs/index.md", "docs/tutorial.md", "docs/collapses.md", "docs/faq.md", "docs/comparison.md"]
+EXPLAINED += [f"docs/{name}.md" for name in ("choices", "experiments", "paper-map", "results", "results-vit", "performance")]
+EXPLAINED += ["docs/reliability.md"]
+NEAR = 130
+"""Letters between a short name and its words."""
+
+
+def prose(page: str) -> str:
+    """What one reads: no code, no addresses of links, one line."""
+    text = (ROOT / page).read_text()
+    for code in (r"(?ms)^```.*?^```$", r"`[^`]*`", r"\]\([^)]*\)", r"[*_]"):
+        text = re.sub(code, " ", text)
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("page", EXPLAINED)
+def test_short_names_are_spelled_out_at_their_first_use(page: str) -> None:
+    text = prose(page)
+    for name in ASKED:
+        first = re.search(rf"\b{name}s?\b", text)
+        if first:
+            around = text[max(0, first.start() - NEAR) : first.end() + NEAR].lower()
+            assert SPELLED[name].lower() in around, f"{name} in {page}: …{around}…"
+
+
+def test_the_glossary_and_the_paper_spell_them_alike() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    for name in ASKED:
+        assert re.search(rf"^\| {name} \| {SPELLED[name]}", glossary, re.MULTILINE), name
+    paper = ROOT.parent / "shared" / "paper" / "phylatent.tex"
+    if not paper.exists():
+        pytest.skip("the paper's source is not beside this checkout")
+    words = " ".join(paper.read_text().split()).lower()
+    for name in ASKED:
+        assert SPELLED[name].lower() in words or name == "CEM", f"the paper spells {name} otherwise"

@@ -28,6 +28,19 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} {name!r}; {hint}"
 
 
+def of_the_system(error: BaseException) -> str | None:
+    """The sentence for what the operating system refused: memory, or a file; None where the error is of another kind."""
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text:
+        return f"memory ran out ({text[:160] or 'the system gave none'}); give smaller sizes or batches, or fewer workers"
+    if isinstance(error, RuntimeError) and "home directory" in text:
+        return "a path begins with ~ and a name that nobody has here; write the path in full"
+    if isinstance(error, OSError) and error.strerror is not None:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"{where}{error.strerror}; check that path, its permissions and its disk"
+    return None
+
+
 class Interrupted(PhylatentError):
     """Ctrl-C or SIGTERM, after everything needed to go on was saved."""
 

@@ -8,6 +8,8 @@ import os
 import resource
 import shutil
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 
@@ -51,6 +53,36 @@ def peak_memory_gb(child: bool = False) -> float:
     """Of this process since it started, or of the largest one it started (kilobytes on Linux, bytes on macOS)."""
     peak = resource.getrusage(resource.RUSAGE_CHILDREN if child else resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e9 if sys.platform == "darwin" else 1e6)
+
+
+def total_memory() -> int:
+    """Bytes that a process can have at most: the machine's, or what a container or a limit leaves of them."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for limit in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
+        with contextlib.suppress(OSError, ValueError):  # no such container, or "max"
+            found.append(int(limit.read_text()))
+    address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return min(found if address_space == resource.RLIM_INFINITY else [*found, address_space])
+
+
+PROCESS = 150_000_000
+"""What a process takes that has imported torch, at least."""
+
+
+def check_memory(parts: Mapping[str, int], what: str) -> None:
+    """An error if what is asked for takes more memory than there is. `parts`: keys that decide a part → its bytes, at least."""
+    asked, there = sum(parts.values()), total_memory()
+    if asked > there:
+        largest = sorted(parts, key=lambda name: parts[name], reverse=True)[:2]
+        most = " and ".join(f"{_size(parts[name])} for {name}" for name in largest if parts[name] > there / 10)
+        raise UserError(
+            f"{what} would take at least {_size(asked)} of memory ({most}), and this machine has {_size(there)}; "
+            "give smaller values"
+        )
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count < 1e15 else f"{count / 1e9:.0e} GB"
 
 
 def cores() -> int:

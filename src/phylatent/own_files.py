@@ -1,6 +1,6 @@
 """What a user adds without touching the package: a Python file, named by its path, or an installed package's entry point.
 
-A file is imported under a name that any process can import again.
+A file is imported under a name that any process can import again, and only where its code may run (trust.py).
 
 Pickle refers to a function by its module's name, and a spawned process imports that name. So the name of such a module holds
 the file's path, and lies below this one: whoever imports it imports this module first, which knows how to find it.
@@ -15,14 +15,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from phylatent.errors import UserError, unknown
+from phylatent.trust import check_allowed, remember
 
 __path__: list[str] = []  # modules lie below this one, and the finder knows where
 
@@ -99,17 +100,28 @@ def origin(point: EntryPoint) -> str:
 def import_file(path: Path, what: str, key: str, guide: str = "") -> ModuleType:
     """The file as a module that spawned processes can import, too; whatever is wrong with it is one sentence.
 
-    `what` is what the file should be ("a task file"), `key` where it was named, `guide` where a whole one is shown.
+    It is not imported unless the user named it. `what` is what the file should be ("a task file"), `key` where it is named,
+    `guide` where a whole one is shown.
     """
     if not path.is_file():
         raise UserError(f"there is no {what.partition(' ')[2]} {path}; check the path in {key}")
     if path.suffix != ".py":
         raise UserError(f"{path} is not {what}: one is a Python file, *.py; check the path in {key}")
-    return _import(path.resolve(), guide)
+    check_allowed(path, "task=" if key == "task=" else "trust=")
+    module = _import(path.resolve(), guide)
+    remember(path)
+    return module
 
 
 def module_name(path: Path) -> str:
     return f"{__name__}.{path.stem.replace('.', '_')}_{str(path).encode().hex()}"
+
+
+class SourceOnly(SourceFileLoader):
+    """Runs the text that the user can read: compiled code may lie beside it, and be of something else."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 class OwnFileFinder(MetaPathFinder):
@@ -123,7 +135,9 @@ class OwnFileFinder(MetaPathFinder):
             file = Path(bytes.fromhex(name.rpartition("_")[2]).decode())
         except ValueError:
             return None
-        return spec_from_file_location(fullname, file) if file.is_file() else None
+        if not file.is_file():
+            return None
+        return spec_from_file_location(fullname, file, loader=SourceOnly(fullname, str(file)))
 
 
 sys.meta_path.append(OwnFileFinder())
@@ -134,15 +148,30 @@ def _import(path: Path, guide: str) -> ModuleType:
         return importlib.import_module(module_name(path))
     except SyntaxError as error:
         raise UserError(f"{path} is not valid Python: line {error.lineno}: {error.msg}; mend it and run again") from error
-    except Exception as error:  # the file is the user's: it can raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the file is the user's: it can raise anything, and may even try to end the process
         raise UserError(_sentence(path, error, guide)) from error
 
 
-def _sentence(path: Path, error: Exception, guide: str) -> str:
+def blamed(error: BaseException) -> str | None:
+    """The sentence for an error that a user's own file raised while it was used; None where no such file had a part in it."""
+    raised = [
+        frame
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").startswith(f"{__name__}.")
+    ]
+    if not raised:
+        return None
+    path = Path(raised[-1].f_code.co_filename)
+    return _sentence(path, error, "", "failed")
+
+
+def _sentence(path: Path, error: BaseException, guide: str, how: str = "cannot be imported") -> str:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     where = f"{path}, line {lines[-1]}" if lines else str(path)
     said = " ".join(str(error).split())
     made, asked, missing = said.partition("missing ")
     if isinstance(error, TypeError) and made.startswith("TaskSpec.") and asked:
         return f"the TaskSpec in {where} is incomplete: it lacks {missing.partition(': ')[2]}; {guide}"
-    return f"{where} cannot be imported: {type(error).__name__}: {said}; mend it and run again (--debug shows more)"
+    return f"{where} {how}: {type(error).__name__}: {said}; mend it and run again (--debug shows more)"

@@ -4,13 +4,14 @@ config.yaml  run.json  time.json  train.csv  validation.csv  tensorboard/  check
 model/  result.json                                                                         once it is finished
 diagnostics/<protocol>.json, .npz                                                           once it is diagnosed
 planning/<protocol>/result.json, pairs.json, rollouts.npz, videos/                          once it has planned
+decoder/decoder.json, decoder.safetensors, views.npz, *.png                                 once it is decoded
 training/                                       copies of its tables, where the records lie elsewhere than the run
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import difflib
 import os
 import re
 import shlex
@@ -21,6 +22,8 @@ from typing import Any
 
 from phylatent.errors import UserError
 from phylatent.files import atomic, locked, remove_partials
+from phylatent.reading import check_shape, read_json
+from phylatent.reading.shapes import REAL, Maybe
 from phylatent.records import write_json
 from phylatent.schema import Config
 
@@ -32,8 +35,14 @@ DIAGNOSTICS, PLANNING = "diagnostics", "planning"
 PAIRS, ROLLOUTS, VIDEOS = "pairs.json", "rollouts.npz", "videos"
 TRAINING = "training"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+PLACES = (("runs",), ("data",), ("results",), (".",), ("..",))
+"""What a path begins with, though it may look like a Hub id."""
 TRAINING_FILES = (CONFIG, TRAIN_TABLE, VALIDATION_TABLE, RESULT)
 """What a page shows of a training, and so what records take along that lie elsewhere."""
+DATA_SHAPE = {"data": {"name": str, "episodes": int, "fingerprint": str}}
+"""Of `run.json`: the data that the run was begun with."""
+TIME_SHAPE = {"seconds_of_starts": [Maybe(REAL)]}
+"""Of `time.json`."""
 
 
 def home() -> Path:
@@ -74,7 +83,28 @@ def check_source(source: str | Path) -> None:
         if not (place / "config.json").is_file():
             raise UserError(f"{source} is neither a run directory (no {CONFIG}) nor a model directory (no config.json)")
     elif place.exists() or not HUB_ID.fullmatch(str(source)):
-        raise UserError(f"{source} is not a run directory, not a model directory, and not a Hub id like owner/name")
+        raise UserError(
+            f"{source} is not a run directory, not a model directory, and not a Hub id like owner/name{beside(place)}"
+        )
+    else:
+        check_hub_id(source)
+
+
+def check_hub_id(source: str | Path) -> None:
+    """An error for what means a place here and nothing is there: nobody waits for the Hub because of a mistyped run."""
+    place = Path(source).expanduser()
+    if place.parts[:1] in PLACES or place.parent.is_dir():
+        raise UserError(f"there is no directory {source}{beside(place)}")
+
+
+def beside(place: Path) -> str:
+    """The directory beside it that may be meant."""
+    try:
+        there = [path.name for path in place.expanduser().parent.iterdir() if path.is_dir()]
+    except (OSError, RuntimeError, ValueError):  # whatever is wrong with the path, it is said elsewhere
+        return ""
+    near = difflib.get_close_matches(place.name, there, n=1)
+    return f"; did you mean {place.parent / near[0]}?" if near else ""
 
 
 def records_of(source: str | Path) -> Path:
@@ -93,6 +123,11 @@ def diagnosis_file(directory: Path, protocol: str) -> Path:
 def planning_folder(directory: Path, protocol: str) -> Path:
     """It holds `result.json`, the pairs, and what is shown of the episodes."""
     return directory / PLANNING / protocol
+
+
+def decoding_file(directory: Path) -> Path:
+    """The record of a decoder that was trained after the fact; what it made lies beside it."""
+    return directory / "decoder" / "decoder.json"
 
 
 def training_files(directory: Path) -> Path:
@@ -159,7 +194,10 @@ def check_data(directory: Path, facts: dict[str, Any]) -> None:
     """Remember what data the run trains on, and refuse to continue it on other data."""
     record = directory / DATA
     if record.exists():
-        before = json.loads(record.read_text())["data"]
+        again = "delete it if the data is what the run was begun with, and go on"
+        found = read_json(record, again=again)
+        check_shape(record, found, DATA_SHAPE, again=again)
+        before = found["data"]
         if before["fingerprint"] != facts["fingerprint"]:
             raise UserError(
                 f"the data in {facts['name']} is not what the run in {directory} was trained on "

@@ -13,7 +13,11 @@ import numpy as np
 from PIL import Image
 
 from phylatent.errors import UserError
+from phylatent.extras import need
 from phylatent.schema import AS_PUBLISHED, FAST, Row, TaskSpec
+
+PUBLISHED = "swm/"
+"""How the names of stable-worldmodel's environments begin."""
 
 
 def prepare_renderer() -> str:
@@ -24,10 +28,16 @@ def prepare_renderer() -> str:
     return os.environ.get("MUJOCO_GL", "default")
 
 
+def check_installed(task: TaskSpec, use: str) -> None:
+    """An error unless the packages of a task's environment are there, better told before anything is begun; `use` needs it."""
+    need("envs", use, *(() if task.env_id.startswith(PUBLISHED) else ("gymnasium",)))
+
+
 class Simulator:
     """One environment of a task. Success and resets are the caller's business: nothing here resets by itself."""
 
     def __init__(self, task: TaskSpec, frame_size: int, render: str = AS_PUBLISHED) -> None:
+        check_installed(task, f"simulating {task.name}")
         if task.read_columns is None or task.restore is None:
             raise UserError(f"task {task.name!r} is declared without its environment: read_columns and restore are missing")
         prepare_renderer()
@@ -46,7 +56,7 @@ class Simulator:
         import gymnasium
 
         task = self.task
-        if task.env_id.startswith("swm/"):
+        if task.env_id.startswith(PUBLISHED):
             import stable_worldmodel  # noqa: F401  registers them
         try:
             return gymnasium.make(task.env_id, render_mode="rgb_array", disable_env_checker=True, **task.env_kwargs)

@@ -7,11 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
+from hostile_records import replaced
 from report_records import write_run
 from rich.console import Console
 
 from phylatent.commands.tables import show_rates, show_success
 from phylatent.schema import PERTURBATIONS
+from phylatent.texts import printable
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +51,22 @@ def test_success_has_intervals_and_tests_over_episodes(runs: list[Path]) -> None
     assert f"[{100 * low:.1f}, {100 * high:.1f}]" in shown
     assert "over 30 episodes, sign flips by episode p = " in shown
     assert "McNemar p = " in shown
+
+
+@pytest.mark.parametrize("text", ["[red]x[/]", "[/]", "a\\", ":smile:", "\x1b[2J\x07\u202e\n", "{{7*7}}"])
+def test_texts_of_records_are_printed_as_they_are(tmp_path: Path, text: str) -> None:
+    """Each string of the records, one like the other."""
+    run = write_run(tmp_path / "run", "phylatent", health="constant")
+    kinds = write_run(tmp_path / "kinds", "phylatent")
+    screen = Console(width=400, file=io.StringIO())
+    for record in (replaced(json.loads((each / "diagnostics" / "paper.json").read_text()), text) for each in (run, kinds)):
+        if record["invariance"].get("by_kind"):
+            record["invariance"]["by_kind"][text] = record["invariance"]["by_kind"]["noise"]
+        show_rates([record | {text: record["invariance"]}], screen)
+    plan = replaced(json.loads((run / "planning" / "paper" / "result.json").read_text()), text)
+    plan["policies"][text] = plan["policies"]["random"]
+    plan["imagination"]["failures"][text] = 2
+    show_success([{text: plan}, {text: plan}], screen)
+    shown = screen.file.getvalue()
+    assert shown.count(printable(text)) > 20
+    assert all(line.isprintable() for line in shown.split("\n"))

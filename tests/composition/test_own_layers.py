@@ -14,6 +14,7 @@ from phylatent.composition import load_config, save_config
 from phylatent.errors import UserError
 from phylatent.objectives import OBJECTIVES
 from phylatent.runs import data_path, default_directory
+from phylatent.trust import allow
 
 STRAIGHTER = Path(__file__).parents[2] / "docs" / "examples" / "straighter.yaml"
 Write = Callable[..., str]
@@ -52,6 +53,7 @@ def test_a_variant_that_extends_another_wins_over_all_that_it_says(write: Write)
 
 
 def test_paths_in_a_variant_are_relative_to_it() -> None:
+    allow(STRAIGHTER.with_name("straight.py"))
     config = compose(preset="smoke", variant=str(STRAIGHTER))
     OBJECTIVES.pop("straight")
     assert config.objectives[-1] == "straight"

@@ -166,5 +166,5 @@ def test_what_cannot_be_collected(tmp_path, task, seed, expected):
 
 def test_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot write to"):
+    with pytest.raises(UserError, match="a part of it is a file, not a directory"):
         collect(TASK, SMALL, seed=0, path=tmp_path / "file" / "data.h5")

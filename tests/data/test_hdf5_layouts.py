@@ -25,15 +25,17 @@ PIXELS = np.random.default_rng(0).integers(0, 250, (ROWS, 8, 1, 1), dtype=np.uin
 NOISE = np.random.default_rng(0).integers(0, 250, (ROWS, 8, 8, 3), dtype=np.uint8)
 ASKED = np.array([[30, 2, 2], [0, 35, 7]])
 
+LZ4HC = hdf5plugin.Blosc(cname="lz4hc", shuffle=hdf5plugin.Blosc.NOSHUFFLE)
 PAST_HDF5: dict[str, dict[str, Any]] = {
-    "as collect writes it": {"chunks": (1, 8, 8, 3), **hdf5plugin.Blosc(cname="lz4hc", shuffle=hdf5plugin.Blosc.NOSHUFFLE)},
+    "as collect writes it": {"chunks": (1, 8, 8, 3), "fletcher32": True, **LZ4HC},
+    "as collect wrote it before there were checksums": {"chunks": (1, 8, 8, 3), **LZ4HC},
+    "Blosc and a checksum, 16 frames a chunk": {"chunks": (16, 8, 8, 3), "fletcher32": True, **hdf5plugin.Blosc(cname="lz4")},
     "Blosc, shuffled": {"chunks": (1, 8, 8, 3), **hdf5plugin.Blosc(cname="zstd", shuffle=hdf5plugin.Blosc.SHUFFLE)},
     "Blosc, 16 frames a chunk": {"chunks": (16, 8, 8, 3), **hdf5plugin.Blosc(cname="lz4")},
     "as stable-worldmodel writes it": {"chunks": (1, 8, 8, 3), "maxshape": (None, 8, 8, 3)},
 }
 THROUGH_HDF5: dict[str, dict[str, Any]] = {
     "gzip": {"chunks": (10, 8, 8, 3), "compression": "gzip"},
-    "a checksum behind Blosc": {"chunks": (1, 8, 8, 3), "fletcher32": True, **hdf5plugin.Blosc()},
     "frames in pieces": {"chunks": (1, 4, 8, 3), **hdf5plugin.Blosc()},
     "many frames a chunk, as they are": {"chunks": (7, 8, 8, 3)},
     "Blosc 2": {"chunks": (1, 8, 8, 3), **hdf5plugin.Blosc2()},
@@ -110,6 +112,19 @@ def test_a_damaged_chunk_is_named_by_its_row(tmp_path, per_chunk):
         info = file["pixels"].id.get_chunk_info(20 // per_chunk)
     content = bytearray(path.read_bytes())
     content[info.byte_offset : info.byte_offset + info.size] = bytes(info.size)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"'pixels'.*row 20.*damaged"):
+        open_episodes(path, TASK).frames(np.array([20]))
+
+
+@pytest.mark.parametrize("per_chunk", [1, 16])
+def test_a_frame_that_decodes_to_something_else_is_told_by_its_checksum(tmp_path, monkeypatch, per_chunk):
+    """Noise is stored as it is, so that a flipped byte is a frame like any other."""
+    path = laid_out(tmp_path / "data.h5", NOISE, chunks=(per_chunk, 8, 8, 3), fletcher32=True, **hdf5plugin.Blosc())
+    with h5py.File(path) as file:
+        info = file["pixels"].id.get_chunk_info(20 // per_chunk)
+    content = bytearray(path.read_bytes())
+    content[info.byte_offset + info.size // 2] ^= 1
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"'pixels'.*row 20.*damaged"):
         open_episodes(path, TASK).frames(np.array([20]))

@@ -229,7 +229,7 @@ def test_two_at_once(collected, tmp_path):
 
 def test_no_space_is_told_before_anything_is_written(collected, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda place: SimpleNamespace(free=100_000))
-    with pytest.raises(PhylatentError, match=r"will take 0\.00 GiB, but the disk has 0\.00 GiB left; .*prepare\.frame_size="):
+    with pytest.raises(PhylatentError, match=r"will take [\d.]+ MiB, but the disk has [\d.]+ MiB left; .*prepare\.frame_size="):
         prepare(collected, TASK, AS_IT_IS, path=tmp_path / "data.frames")
     assert not list(tmp_path.glob("*.parts/whole"))
 

@@ -245,11 +245,16 @@ def test_a_small_diagnosis_is_small() -> None:
     assert (small.seeds, small.protocol, small.workers) == ((0,), "paper", 1)
 
 
-def test_the_guides_model_is_diagnosed(tworooms_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_guides_model_is_diagnosed(
+    tworooms_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "diagnose-any-model.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
-    exec(code, {"data": tworooms_data, "out": tmp_path, "__name__": "guide"})
+    monkeypatch.setenv("PHYLATENT_HOME", str(tmp_path))
+    small = code.replace("out=out)", 'out=out, preset="smoke")')
+    exec(small, known := {"data": tworooms_data, "out": tmp_path / "audited", "__name__": "guide"})
     assert "identifiability" in capsys.readouterr().out
-    record = json.loads((tmp_path / "paper.json").read_text())
+    assert known["page"].name == "report.html"
+    record = json.loads((tmp_path / "audited" / "diagnostics" / "paper.json").read_text())
     assert record["health"]["status"] == "ok"
     assert record["counterfactual"]["rate"] == 1

@@ -20,6 +20,7 @@ from phylatent.errors import UserError
 from phylatent.models.encoders import ENCODERS, Conv, ConvSettings, find_encoder
 from phylatent.models.load import load_model
 from phylatent.schema import ModelConfig
+from phylatent.trust import allow
 
 NAMES = ("vit", "conv", "hybrid")
 OWN = Path(__file__).parents[2] / "docs" / "examples" / "pooled.py"
@@ -145,6 +146,7 @@ def test_a_run_says_where_its_encoder_is_declared(own: Path, tmp_path: Path, mon
 def test_a_file_that_declares_none(text: str, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
+    allow(path)
     with pytest.raises(UserError, match=sentence):
         find_encoder(str(path))
 

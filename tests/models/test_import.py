@@ -124,7 +124,7 @@ def test_files_that_are_no_checkpoint(copied: Path, tmp_path: Path) -> None:
     (copied / "more.pt").write_bytes(whole)
     refused("several: more.pt, weights.pt; name one of them")
     (copied / "config.json").write_text("{")
-    refused("config.json is not JSON", copied / "weights.pt")
+    refused("config.json is damaged: it is not JSON", copied / "weights.pt")
     (copied / "config.json").unlink()
     refused("has no config.json beside it", copied / "weights.pt")
     refused("it has none", tmp_path)
@@ -142,7 +142,7 @@ def test_what_does_not_fit(released: Path, untrained: Path, tworooms_data: Path,
         (["import", str(released), "task=tworoms"], "did you mean 'tworooms'?"),
         (["import", str(released), "task=tworooms", "data=nowhere.h5"], "nowhere.h5"),
         (["import", str(released), "task=tworooms", "out=taken"], "taken is not empty and will not be overwritten"),
-        (["import", str(released), "task=tworooms", "out=/dev/null/x"], "cannot write to /dev/null/x"),
+        (["import", str(released), "task=tworooms", "out=/dev/null/x"], "/dev/null/x cannot be used: a part of it is a file"),
         (["import", str(released), "variant=lewm"], "import takes task=, data=, out= and nothing else; found variant"),
         (["import", str(untrained)], "is a phylatent model already"),
         (["import", str(tworooms_data)], "is nothing that import reads; expected a LeWM checkpoint"),

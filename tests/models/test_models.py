@@ -147,7 +147,7 @@ def test_loading_says_what_is_wrong(tmp_path) -> None:
     config = json.loads((tmp_path / "config.json").read_text())
     config["model"]["width"] = 96
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="size mismatch"):
+    with pytest.raises(UserError, match="does not fit its config"):
         WorldModel.from_pretrained(tmp_path)
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])

@@ -28,6 +28,7 @@ from phylatent.planning.solver import Search
 from phylatent.planning.solvers import SOLVERS, find_solver, gradient, icem, mppi
 from phylatent.schema import PlanConfig, SplitConfig
 from phylatent.tasks.tworooms import TASK
+from phylatent.trust import allow
 
 OWN = str(Path(__file__).parents[2] / "docs" / "examples" / "shooting.py")
 SHIPPED = ("cem", "gradient", "icem", "mppi")
@@ -36,6 +37,7 @@ SMALL = PlanConfig(pairs=2, seeds=(0,), candidates=24, elites=4, iterations=3, r
 
 @pytest.fixture(autouse=True)
 def forget_own():
+    allow(OWN)
     yield
     SOLVERS.pop("shooting", None)
 
@@ -241,6 +243,7 @@ def test_few_candidates_are_enough_for_a_solver_without_elites():
 def test_a_variant_may_bring_a_solver_from_beside_it(tmp_path: Path):
     (tmp_path / "mine.py").write_text(Path(OWN).read_text().replace('"shooting"', '"mine"'))
     (tmp_path / "other.yaml").write_text("extends: lewm\nplan: {solver: ./mine.py}\nmine: {reach: 3.0}\n")
+    allow(tmp_path / "mine.py")
     config = compose(variant=str(tmp_path / "other.yaml"))
     assert (config.plan.solver, config.solver.reach) == (str(tmp_path / "mine.py"), 3.0)
 

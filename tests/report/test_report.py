@@ -13,12 +13,12 @@ import pytest
 from report_records import write_run
 
 from phylatent.errors import UserError
-from phylatent.report import curves, diagnostics, make_report
-from phylatent.report.comparisons import compare_diagnostics, compare_plans, outcomes
-from phylatent.report.methods import Average, diagnostic, success
-from phylatent.report.page import read_methods, render
-from phylatent.report.scatter import scatters
-from phylatent.report.words import rate_cell, summary
+from phylatent.reporting import curves, diagnostics, make_report
+from phylatent.reporting.comparisons import compare_diagnostics, compare_plans, outcomes
+from phylatent.reporting.methods import Average, diagnostic, success
+from phylatent.reporting.page import read_methods, render
+from phylatent.reporting.scatter import scatters
+from phylatent.reporting.words import rate_cell, summary
 from phylatent.statistics import mcnemar
 
 
@@ -330,7 +330,7 @@ def test_mistakes_are_told_in_a_sentence(tmp_path: Path) -> None:
         ([], "at least one run directory"),
         ([tmp_path / "nowhere"], "is not a directory"),
         ([tmp_path / "empty"], "holds no records"),
-        ([cut], "cannot be read"),
+        ([cut], "is damaged: it is not JSON"),
         ([torn], "not a whole array file"),
     ):
         with pytest.raises(UserError, match=words):

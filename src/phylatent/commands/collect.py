@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TextColumn
 
 from phylatent.commands.request import Keys, configurations, parse, refuse_plain
-from phylatent.commands.screen import bar, console, show_path
+from phylatent.commands.screen import bar, console, line, show_path, words
 from phylatent.errors import UserError
+from phylatent.files import check_target, in_full
 
 if TYPE_CHECKING:
     from phylatent.schema import Config
@@ -32,21 +32,30 @@ def command(keys: Keys = None) -> None:
     show_path("data", collect(config, out=request.out, screen=console))
 
 
-def collect(config: Config, *, out: Path | None = None, screen: Console | None = None) -> Path:
-    """Collect the configuration's data set into `out`, or where `train` will look for it; returns the file."""
+def collect(config: Config, *, out: str | Path | None = None, screen: Console | None = None) -> Path:
+    """Collect the configuration's data set into `out`, or where `train` will look for it; returns the file.
+
+    >>> config = phylatent.compose("tworooms", "smoke", overrides=["collect.episodes=3", "collect.workers=1"])
+    >>> phylatent.collect(config, out="few.h5").name
+    'few.h5'
+    """
     from phylatent.composition import to_dict
     from phylatent.data.collect import collect as collect_episodes
+    from phylatent.data.formats.hdf5 import HDF5Store
     from phylatent.records import provenance, write_json
     from phylatent.runs import data_path
 
-    path = out or data_path(config)
+    path = in_full(out) or data_path(config)
+    check_target(path)
+    if path.suffix not in HDF5Store.suffixes:
+        raise UserError(f"out={path}: a data file's name ends in {' or '.join(HDF5Store.suffixes)}; give it such a name")
     screen = screen or Console(quiet=True)
     started = time.perf_counter()
     record_file = path.with_name(path.name + ".json")
     with bar("collect", screen, MofNCompleteColumn(), TextColumn("episodes"), total=config.collect.episodes) as progress:
         path = collect_episodes(config.spec, config.collect, seed=config.collect.seed, path=path, progress=progress)
     if record_file.exists():
-        screen.print(f"{escape(str(path))} is already collected")
+        screen.print(line(words(path), " is already collected"))
         return path
     seconds = round(time.perf_counter() - started, 1)
     record = {"data": path.name, "seconds": seconds, "config": to_dict(config), "provenance": provenance()}

@@ -5,7 +5,6 @@ A stage that is done is not done again when the command is run again.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,10 +24,13 @@ from phylatent.commands.tables import percent
 from phylatent.composition import compose, resumed_config, to_dict
 from phylatent.diagnostics import DIAGNOSTICS
 from phylatent.errors import UserError
+from phylatent.extras import need
 from phylatent.judging.diagnose import diagnose
 from phylatent.judging.plan import plan
 from phylatent.machine import peak_memory_gb
 from phylatent.planning.solvers import SOLVERS
+from phylatent.reading import check_shape, read_json
+from phylatent.reading.shapes import REAL
 from phylatent.records import provenance, rated_sections, split_of, split_words, write_json
 from phylatent.runs import CONFIG, default_directory, home
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig
@@ -74,6 +76,8 @@ class Stages:
 
 def run_demo(request: Request, console: Console) -> Path:
     """Run what is missing, print the comparison, and return the report's path."""
+    for extra in ("envs", "report"):  # better told before the hour than after it
+        need(extra, "demo")
     quick, request = _quick(request)
     preset = request.choices.get("preset", "quick" if quick else "demo")
     overrides = [*request.overrides, *(f"seed={seed}" for seed in request.seeds)]
@@ -82,6 +86,7 @@ def run_demo(request: Request, console: Console) -> Path:
     judging = [*_of("diagnose", overrides), *(text for text in _of("plan", overrides) if text.partition(".")[1])]
     _check_judging(compose(TASK, preset, "lewm", judging))
     out = request.out or home() / "runs" / f"demo-{preset}"
+    earlier = _earlier(out / "demo.json")  # what is wrong with it is better told before the hour than after it
     if quick:
         console.print(f"[yellow]{NOT_REAL}[/]", soft_wrap=True)
 
@@ -98,7 +103,7 @@ def run_demo(request: Request, console: Console) -> Path:
     page = stages("report", lambda: report([out / run.name for run in runs], out=out))
 
     _show(configs["lewm"].spec.title, results, rates, [record["paper"] for record in success], console)
-    seconds = _earlier(out / "demo.json") | {name: spent for name, spent in stages.seconds.items() if spent > 1}
+    seconds = earlier | {name: spent for name, spent in stages.seconds.items() if spent > 1}
     write_json(
         out / "demo.json",
         {
@@ -147,7 +152,12 @@ def _of(section: str, overrides: list[str]) -> list[str]:
 
 def _earlier(path: Path) -> dict[str, float]:
     """What stages took that were done before: a second run finds them done."""
-    return json.loads(path.read_text())["seconds"] if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    again = "delete it: it only says how long the demo took"
+    found = read_json(path, again=again)
+    check_shape(path, found, {"seconds": {"*": REAL}}, again=again)
+    return found["seconds"]
 
 
 def _train_or_go_on(config: Config) -> TrainResult:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from phylatent.commands.request import Keys, parse, refuse_plain
 from phylatent.commands.screen import console
 from phylatent.errors import UserError
@@ -22,5 +20,7 @@ def command(keys: Keys = None) -> None:
     from phylatent.commands.machine_check import check_machine
     from phylatent.commands.task_check import check_task
 
-    if not (check_machine(console, request.out) if task is None else check_task(task, console, request.out)):
-        raise typer.Exit(1)
+    if task is None:
+        check_machine(console, request.out)
+    else:
+        check_task(task, console, request.out)

@@ -12,6 +12,7 @@ from rich.progress import DownloadColumn
 from phylatent.commands.request import Sources, one_source, only, parse
 from phylatent.commands.screen import bar, console, show_path
 from phylatent.errors import UserError
+from phylatent.files import in_full
 
 if TYPE_CHECKING:
     from phylatent.models.lewm.exchange import ScalesOfData
@@ -50,25 +51,33 @@ def export_command(keys: Sources = None) -> None:
 def import_data(source: str | Path, *, out: Path | None = None, screen: Console | None = None) -> Path:
     """Unpack a published data file to `out` (a file, or a directory), or into `data/`; returns its path."""
     from phylatent.data.unpack import unpack, unpacked_name
+    from phylatent.files import check_path
     from phylatent.records import provenance, write_json
     from phylatent.runs import home
 
     source = Path(source).expanduser()
     target = out or home() / "data"
+    check_path(target)
     path = target / unpacked_name(source) if target.is_dir() or target.suffix not in (".h5", ".hdf5") else target
+
+    def record(unpacked: Path) -> None:
+        facts = {"data": unpacked.name, "unpacked_from": source.name, "provenance": provenance()}
+        write_json(unpacked.with_name(unpacked.name + ".json"), facts)
+
     with bar("unpack", screen or Console(quiet=True), DownloadColumn()) as progress:
-        path = unpack(source, path, progress)
-    record = {"data": path.name, "unpacked_from": source.name, "provenance": provenance()}
-    write_json(path.with_name(path.name + ".json"), record)
-    return path
+        return unpack(source, path, progress, record)
 
 
 def import_model(
-    source: str | Path, *, task: str | None = None, data: str | Path | None = None, out: Path | None = None
+    source: str | Path, *, task: str | None = None, data: str | Path | None = None, out: str | Path | None = None
 ) -> Path:
     """A LeWM checkpoint as a model directory of ours, with `import.json` in it; returns the directory.
 
     It does not say what its actions were z-scored with; `data` is the data it was trained on, and gives that.
+
+    >>> theirs = phylatent.export_model(run, out="theirs")
+    >>> phylatent.import_model(theirs, out="ours").name
+    'ours'
     """
     from phylatent.files import whole_directory
     from phylatent.models.lewm.exchange import from_lewm
@@ -76,16 +85,16 @@ def import_model(
     from phylatent.models.load import weights_hash
     from phylatent.records import provenance, write_json
     from phylatent.runs import check_free, home
-    from phylatent.tasks import get_task
+    from phylatent.tasks import get_task, saved_task
 
     checkpoint = locate(str(source))
-    out = out or home() / "runs" / f"imported-{checkpoint.name}"
+    out = in_full(out) or home() / "runs" / f"imported-{checkpoint.name}"
     check_free(out)
     spec = None if task is None else get_task(task)
 
     def fit(name: str) -> ScalesOfData:
         assert data is not None
-        return _scales(Path(data).expanduser(), get_task(name))
+        return _scales(Path(data).expanduser(), saved_task(name))
 
     model = from_lewm(checkpoint, spec, None if data is None else fit)
     record = {
@@ -113,10 +122,13 @@ def _scales(data: Path, task: TaskSpec) -> ScalesOfData:
     return ScalesOfData(fitted.action, fitted.target, facts)
 
 
-def export_model(source: str | Path, *, format: str = "lewm", keys: int | str = 5, out: Path | None = None) -> Path:
+def export_model(source: str | Path, *, format: str = "lewm", keys: int | str = 5, out: str | Path | None = None) -> Path:
     """A run's model, a model directory or a Hub id, written as LeWM's `config.json` and `weights.pt` or in our own layout.
 
     `keys` says whose names the encoder's tensors get: transformers 4's or 5's. Returns the directory.
+
+    >>> sorted(path.name for path in phylatent.export_model(run, out="lewm").iterdir())
+    ['config.json', 'phylatent.json', 'weights.pt']
     """
     if format not in FORMATS:
         raise UserError(f"format={format}: expected one of {', '.join(FORMATS)}")
@@ -135,7 +147,7 @@ def export_model(source: str | Path, *, format: str = "lewm", keys: int | str = 
 
     place = Path(source).expanduser()
     run = run_directory(place)
-    out = out or home() / "runs" / f"exported-{(run or place).resolve().name}-{format}"
+    out = in_full(out) or home() / "runs" / f"exported-{(run or place).resolve().name}-{format}"
     check_free(out)
     model = load_model(str(source))
     record: dict[str, Any] = {"source": (run or place).resolve().name, "format": format, "weights": weights_hash(model)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 import shutil
 import sys
@@ -11,13 +10,25 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from phylatent.commands.findings import Finding, show, write
+from phylatent.commands.findings import Finding, check_out, show, write
+from phylatent.extras import install, missing
 from phylatent.machine import cores, resolve_device
 from phylatent.records import provenance
 from phylatent.runs import home
 from phylatent.schema import TaskSpec
 from phylatent.simulator import Simulator, prepare_renderer
 from phylatent.tasks import all_tasks
+
+USES = {
+    "envs": "collect, plan, and the counterfactual diagnostic",
+    "report": "report and demo",
+    "lance": "Lance tables as data",
+    "archives": "import of .zst archives",
+    "tensorboard": "training curves in TensorBoard",
+    "wandb": "training curves in Weights & Biases (train.wandb=true)",
+}
+"""Extra → what it is for."""
+OF_ENVIRONMENTS = "stable-worldmodel"
 
 
 def examine() -> list[Finding]:
@@ -31,14 +42,14 @@ def examine() -> list[Finding]:
         _device(),
         _threads(),
         _disk(),
-        *(_simulator(task) for task in all_tasks().values() if task.behaviour is not None),
-        _mujoco(),
-        _optional("wandb", "logging to Weights & Biases (train.wandb=true)", "pip install 'phylatent[wandb]'"),
+        *(_extra(name, use) for name, use in USES.items()),
     ]
+    if not missing("envs"):
+        findings += [_simulator(task) for task in all_tasks().values() if task.behaviour is not None] + [_mujoco()]
     versions = provenance()["packages"]
-    missing = [name for name, version in versions.items() if version is None]
+    gone = [name for name, version in versions.items() if version is None and name != OF_ENVIRONMENTS]
     listed = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
-    return [*findings, Finding("versions", listed, good=not missing, advice=f"reinstall phylatent: no {', '.join(missing)}")]
+    return [*findings, Finding("versions", listed, good=not gone, advice=f"reinstall phylatent: no {', '.join(gone)}")]
 
 
 def _device() -> Finding:
@@ -72,9 +83,7 @@ def _simulator(task: TaskSpec) -> Finding:
         simulator.reset(0)
         frame = simulator.frame()
     except Exception as error:  # whatever is broken on this machine is the finding
-        return Finding(
-            f"simulator {task.name}", f"{type(error).__name__}: {error}", False, "reinstall phylatent's dependencies"
-        )
+        return Finding(f"simulator {task.name}", _told(error), False, "reinstall phylatent's dependencies")
     return Finding(f"simulator {task.name}", f"{task.env_id} renders {frame.shape[1]}×{frame.shape[0]}")
 
 
@@ -90,18 +99,25 @@ def _mujoco() -> Finding:
             drawing.render()
     except Exception as error:  # whatever is broken on this machine is the finding
         advice = "install EGL (Debian: libegl1 libgl1-mesa-dri) or set MUJOCO_GL=osmesa; only reacher and cube need it"
-        return Finding("MuJoCo renderer", f"{renderer}: {type(error).__name__}: {error}", False, advice, needed=False)
+        return Finding("MuJoCo renderer", f"{renderer}: {_told(error)}", False, advice, needed=False)
     return Finding("MuJoCo renderer", f"{renderer} works (mujoco {mujoco.__version__})")
 
 
-def _optional(package: str, use: str, advice: str) -> Finding:
-    there = importlib.util.find_spec(package) is not None
-    return Finding(package, "installed" if there else "not installed", there, f"for {use}: {advice}", needed=False)
+def _told(error: Exception) -> str:
+    """In one line, however many the library took."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def check_machine(console: Console, out: Path | None) -> bool:
-    """Show the findings; true when nothing that is needed is missing."""
+def _extra(name: str, use: str) -> Finding:
+    lacking = missing(name)
+    found = f"not installed: {', '.join(lacking)}" if lacking else "installed"
+    return Finding(f"extra {name}", found, not lacking, f"for {use}: {install(name)}", needed=False)
+
+
+def check_machine(console: Console, out: Path | None) -> None:
+    """Show the findings; an error where something that is needed is missing."""
+    check_out(out)
     findings = examine()
     if out is not None:
         write(out, findings)
-    return show("phylatent doctor", findings, console, bad="missing")
+    show("phylatent doctor", findings, console, bad="missing")

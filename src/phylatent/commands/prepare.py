@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TextColumn
 
 from phylatent.commands.request import Keys, configurations, parse
-from phylatent.commands.screen import bar, console, show_path
+from phylatent.commands.screen import bar, console, line, show_path, words
 from phylatent.errors import UserError
+from phylatent.files import check_target, in_full
 
 if TYPE_CHECKING:
     from phylatent.schema import Config
@@ -31,22 +31,29 @@ def command(keys: Keys = None) -> None:
     show_path("data", prepare(configurations(request)[0], source=source, out=request.out, screen=console))
 
 
-def prepare(config: Config, *, source: Path | None = None, out: Path | None = None, screen: Console | None = None) -> Path:
-    """Prepare a data set (the configuration's, unless `source` names one) into `out`, or into `data/`; returns where."""
+def prepare(
+    config: Config, *, source: str | Path | None = None, out: str | Path | None = None, screen: Console | None = None
+) -> Path:
+    """Prepare a data set (the configuration's, unless `source` names one) into `out`, or into `data/`; returns where.
+
+    >>> phylatent.prepare(phylatent.compose("tworooms", "smoke", overrides=["prepare.workers=1"]), source=data).suffix
+    '.frames'
+    """
     from phylatent.data.prepare import prepare as prepare_frames
     from phylatent.data.readers import locate
     from phylatent.runs import data_path, home
 
-    source = locate((source or data_path(config)).expanduser(), config.spec)
+    found = locate(in_full(source) or data_path(config), config.spec)
     size = config.prepare.frame_size
-    path = out or home() / "data" / f"{source.stem}{'' if size is None else f'-{size}px'}.frames"
+    path = in_full(out) or home() / "data" / f"{found.stem}{'' if size is None else f'-{size}px'}.frames"
+    check_target(path, directory=True)
     screen = screen or Console(quiet=True)
     there = path.exists()
     started = time.perf_counter()
     with bar("prepare", screen, MofNCompleteColumn(), TextColumn("frames")) as progress:
-        prepare_frames(source, config.spec, config.prepare, path=path, progress=progress)
+        prepare_frames(found, config.spec, config.prepare, path=path, progress=progress)
     if there:
-        screen.print(f"{escape(str(path))} is already prepared")
+        screen.print(line(words(path), " is already prepared"))
     else:
-        screen.print(f"prepared {escape(str(source))} in {time.perf_counter() - started:.0f} s")
+        screen.print(line("prepared ", words(source), f" in {time.perf_counter() - started:.0f} s"))
     return path

@@ -8,6 +8,9 @@ from pathlib import Path
 from phylatent.commands.request import Runs, parse
 from phylatent.commands.screen import show_path
 from phylatent.errors import UserError
+from phylatent.extras import need
+from phylatent.files import in_full
+from phylatent.texts import file_name
 
 EXAMPLE = "phylatent report runs/tworooms-laptop-lewm-seed0 runs/tworooms-laptop-phylatent-seed0"
 
@@ -24,14 +27,32 @@ def command(keys: Runs = None) -> None:
     show_path("report", report(request.plain, out=request.out, title=title[0] if title else None))
 
 
-def report(sources: Sequence[str | Path], *, out: Path | None = None, title: str | None = None) -> Path:
-    """One self-contained page about one or several runs; returns its path."""
-    from phylatent.report.page import make_report
-    from phylatent.runs import home, records_of
+def report(sources: Sequence[str | Path], *, out: str | Path | None = None, title: str | None = None) -> Path:
+    """One self-contained page about runs, records or audits, as they are compared; returns its path.
 
-    directories = [records_of(source) for source in sources]
-    for source, directory in zip(sources, directories, strict=True):
-        if not directory.is_dir():
-            raise UserError(f"there are no records of {source}; report takes runs, or what diagnose and plan wrote")
-    names = "-".join(dict.fromkeys(directory.resolve().name for directory in directories))[:80]
-    return make_report(directories, out or home() / "runs" / f"report-{names}", title=title)
+    >>> phylatent.report([run], out="page").name
+    'report.html'
+    """
+    need("report", "report")
+
+    from phylatent.reporting.page import make_report
+    from phylatent.runs import home
+
+    directories = [_records(source) for source in sources]
+    names = file_name("-".join(dict.fromkeys(directory.resolve().name for directory in directories)), most=80)
+    return make_report(directories, in_full(out) or home() / "runs" / f"report-{names}", title=title)
+
+
+def _records(source: str | Path) -> Path:
+    from phylatent.runs import beside, records_of
+
+    meant = beside(Path(source))
+    nothing = f"there are no records of {source}; report takes runs, or what diagnose and plan wrote{meant}"
+    try:
+        directory = records_of(source)
+        found = directory.is_dir()
+    except (OSError, ValueError, RuntimeError) as error:  # a name too long, one that no file can have, or nobody's home
+        raise UserError(nothing) from error
+    if not found:
+        raise UserError(nothing)
+    return directory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from phylatent.errors import UserError
 from phylatent.own_files import is_path
 from phylatent.runs import check_source
+from phylatent.trust import allow
 
 if TYPE_CHECKING:
     from phylatent.schema import Config
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 Runs = Annotated[list[str] | None, typer.Argument(metavar="RUN... [KEY=VALUE]...", show_default=False)]
 Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
 Sources = Annotated[list[str] | None, typer.Argument(metavar="SOURCE [KEY=VALUE]...", show_default=False)]
-COMMAND_KEYS = ("out", "resume", "config")
+COMMAND_KEYS = ("out", "resume", "config", "trust")
+KEY = re.compile(r"[A-Za-z_][\w.-]*")
+"""What stands before `=` in a setting; a path may hold a `=`, too."""
 CHOICES = ("task", "preset", "variant")
 
 
@@ -58,7 +62,7 @@ def parse(arguments: Sequence[str]) -> Request:
     overrides: list[str] = []
     for argument in arguments:
         key, equals, value = argument.partition("=")
-        if not equals:
+        if not equals or (not KEY.fullmatch(key) and Path(argument).expanduser().exists()):
             plain.append(argument)
         elif key in (*COMMAND_KEYS, *CHOICES, "seed"):
             if not value:
@@ -66,6 +70,10 @@ def parse(arguments: Sequence[str]) -> Request:
             keys[key] = value
         else:
             overrides.append(argument)
+    for named in filter(None, keys.get("trust", "").split(",")):
+        if not Path(named).expanduser().is_file():
+            raise UserError(f"trust={named}: there is no such file; name a Python file whose code may run")
+        allow(named)
     seeds = _seeds(keys["seed"]) if "seed" in keys else ()
     choices = {key: keys[key] for key in CHOICES if key in keys}
     request = Request(
@@ -137,8 +145,10 @@ def _seeds(text: str) -> tuple[int, ...]:
         seeds = tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise UserError(f"seed={text}: expected a whole number, or several with commas between them") from error
-    if any(seed < 0 for seed in seeds):
-        raise UserError(f"seed={text}: a seed must not be negative")
+    if any(not 0 <= seed < 2**63 for seed in seeds):
+        raise UserError(f"seed={text}: a seed must not be negative, and fit 63 bits")
+    if len(set(seeds)) < len(seeds):
+        raise UserError(f"seed={text}: a seed is named twice; the same run twice is no second one")
     return seeds
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from phylatent.commands.screen import line, titled, words
 from phylatent.diagnostics import DIAGNOSTICS
 from phylatent.records import rated_sections, split_of, split_words
 from phylatent.statistics import mcnemar, paired_difference
@@ -29,15 +28,15 @@ def percent(rate: float | None, interval: Sequence[float] | None = None) -> str:
 def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
     sections = rated_sections(records[0])
     caption = f"split: {split_words(split_of(records[0]))}; 95 % intervals by bootstrap over its episodes"
-    table = Table(title="failure rates, lower is better", caption=caption)
+    table = titled("failure rates, lower is better", caption)
     table.add_column("model", overflow="fold")
     for section in sections:
-        table.add_column(section, justify="right", no_wrap=True)
+        table.add_column(words(section), justify="right", no_wrap=True)
     for record in records:
         cells = [percent(record[section]["rate"], record[section]["interval"]) for section in sections]
         if len(sections) > SIDE_BY_SIDE:
             cells = [cell.replace(" [", "\n[") for cell in cells]
-        table.add_row(escape(record["model"]["name"]), *cells)
+        table.add_row(words(record["model"]["name"]), *cells)
     console.print(table)
     _show_kinds(records, console)
     for record in records:
@@ -47,11 +46,10 @@ def show_rates(records: Sequence[Mapping[str, Any]], console: Console) -> None:
             sd = "" if found["spread"] is None else f", ± {100 * found['spread']:.1f} over {len(record['seeds'])} seeds"
             more = DIAGNOSTICS[section].remark(found) if section in DIAGNOSTICS else ""
             told = f"{counts}{sd}{'; ' if more else ''}{more}"
-            console.print(f"  {escape(record['model']['name'])} {section}: {told}", highlight=False, soft_wrap=True)
+            console.print(words(f"  {record['model']['name']} {section}: {told}"), soft_wrap=True)
         if record["health"]["status"] != "ok":
-            console.print(
-                f"[bold red]{escape(record['model']['name'])}:[/] {escape(record['health']['sentence'])}", soft_wrap=True
-            )
+            name = words(f"{record['model']['name']}:", "bold red")
+            console.print(line(name, f" {record['health']['sentence']}"), soft_wrap=True)
 
 
 def _show_kinds(records: Sequence[Mapping[str, Any]], console: Console) -> None:
@@ -59,18 +57,18 @@ def _show_kinds(records: Sequence[Mapping[str, Any]], console: Console) -> None:
     kinds = list(records[0].get("invariance", {}).get("by_kind") or {})
     if not kinds:
         return
-    table = Table(
-        title="invariance failures under each perturbation, all states",
-        caption="seen, unseen: all perturbations whose form the model's training had or had not, where that is known",
+    table = titled(
+        "invariance failures under each perturbation, all states",
+        "seen, unseen: all perturbations whose form the model's training had or had not, where that is known",
     )
     table.add_column("model", overflow="fold")
     for column in (*kinds, *FORMS):
-        table.add_column(column, justify="right")
+        table.add_column(words(column), justify="right")
     for record in records:
-        found = record["invariance"]
-        rates = [found["by_kind"][kind] for kind in kinds] + [found.get(form) for form in FORMS]
+        found = record.get("invariance") or {}
+        rates = [(found.get("by_kind") or {}).get(kind) for kind in kinds] + [found.get(form) for form in FORMS]
         cells = ["–" if rate is None or rate["rate"] is None else percent(rate["rate"], rate["interval"]) for rate in rates]
-        table.add_row(escape(record["model"]["name"]), *cells)
+        table.add_row(words(record["model"]["name"]), *cells)
     console.print(table)
 
 
@@ -78,9 +76,9 @@ def show_success(records: Sequence[Mapping[str, Mapping[str, Any]]], console: Co
     for protocol in records[0]:
         first = records[0][protocol]
         pairs, judged_on = first["pairs"], split_words(split_of(first))
-        table = Table(
-            title=f"success under `{protocol}`, {pairs['count']} pairs",
-            caption=f"split: {judged_on}; 95 % intervals by bootstrap over episodes; list {pairs['hash'][:12]}; "
+        table = titled(
+            f"success under `{protocol}`, {pairs['count']} pairs",
+            f"split: {judged_on}; 95 % intervals by bootstrap over episodes; list {pairs['hash'][:12]}; "
             f"{first['already_solved']} solved at the start",
         )
         table.add_column("policy", overflow="fold")
@@ -93,7 +91,7 @@ def show_success(records: Sequence[Mapping[str, Mapping[str, Any]]], console: Co
             sd = "–" if found["spread"] is None else f"{100 * found['spread']:.1f}"
             steps = "–" if found["median_steps"] is None else f"{found['median_steps']:.0f}"
             distance = f"{found['mean_final_distance']:.1f} {first['unit']}"
-            table.add_row(escape(name), percent(found["rate"], found["interval"]), sd, steps, distance)
+            table.add_row(words(name), percent(found["rate"], found["interval"]), sd, steps, words(distance))
         console.print(table)
         _show_failures([record[protocol] for record in records], console)
 
@@ -104,7 +102,7 @@ def _show_failures(records: Sequence[Mapping[str, Any]], console: Console) -> No
         if seen is not None:
             why = ", ".join(f"{name} {count}" for name, count in seen["failures"].items())
             agreed = f"{100 * seen['agreed']:.0f} % of plans came as imagined; failures by cause: {why}"
-            console.print(f"  {escape(record['model']['name'])}: {agreed}", highlight=False, soft_wrap=True)
+            console.print(words(f"  {record['model']['name']}: {agreed}"), soft_wrap=True)
     judged = [record for record in records if "model" in record["policies"]]
     for other in judged[1:]:
         reference = judged[0]
@@ -112,11 +110,10 @@ def _show_failures(records: Sequence[Mapping[str, Any]], console: Console) -> No
         test = mcnemar(mine, theirs)
         homes = [episode["episode"] for episode in reference["episodes"]["model"]]
         found = paired_difference(np.array([mine]), np.array([theirs]), homes)
-        console.print(
-            f"  {escape(other['model']['name'])} against {escape(reference['model']['name'])}: "
+        told = (
+            f"  {other['model']['name']} against {reference['model']['name']}: "
             f"{100 * found.mean:+.1f} points, 95 % [{100 * found.low:+.1f}, {100 * found.high:+.1f}] over {found.episodes} "
             f"episodes, sign flips by episode p = {found.p_sign_flip:.2g}; only it solved {test.only_first}, only the other "
-            f"{test.only_second}, McNemar p = {test.p:.2g}",
-            highlight=False,
-            soft_wrap=True,
+            f"{test.only_second}, McNemar p = {test.p:.2g}"
         )
+        console.print(words(told), soft_wrap=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from phylatent.commands.findings import Finding, show, write
+from phylatent.commands.findings import Finding, check_out, show, write
 from phylatent.data.collect import make_plan
 from phylatent.data.shards import record_episode
 from phylatent.diagnostics.coordinates import physical_target
@@ -237,10 +237,11 @@ def _tried(name: str, bench: Bench) -> Finding:
         return Finding(title, said, False, "mend this, or what is wrong above, first")
 
 
-def check_task(name: str, console: Console, out: Path | None = None) -> bool:
-    """Show the findings about a task, named or by its file; true when all are good."""
+def check_task(name: str, console: Console, out: Path | None = None) -> None:
+    """Show the findings about a task, named or by its file; an error unless all are good."""
+    check_out(out)
     task = get_task(name)
     findings = examine_task(task)
     if out is not None:
         write(out, findings, task=task.name)
-    return show(f"phylatent doctor task={task.name}", findings, console, bad="wrong")
+    show(f"phylatent doctor task={task.name}", findings, console, bad="wrong")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from phylatent.commands.request import Keys, configurations, parse, refuse_plain
 from phylatent.commands.screen import console, show_path, speaks
 from phylatent.errors import UserError
@@ -32,6 +34,6 @@ def command(keys: Keys = None) -> None:
             directory = directory / f"seed{config.seed}"
         result = train(config, out=directory, resume=request.resume)
         if speaks():
-            shown = "  ".join(f"{name} {value:.4g}" for name, value in result.validation.items())
-            console.print(f"validation after {result.steps} steps: {shown}", highlight=False)
+            seconds = "" if math.isnan(result.seconds) else f" in {result.seconds:.0f} s"
+            console.print(f"trained {result.steps} steps{seconds}", highlight=False)
             show_path("model", result.directory / "model")

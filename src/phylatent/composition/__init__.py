@@ -14,14 +14,18 @@ from typing import Any
 
 import yaml
 
-from phylatent.composition.layers import RESERVED, Layer, layers_of
+from phylatent.composition.layers import RESERVED, Layer, layers_of, paths_in
 from phylatent.composition.sections import ALIASES, check_form, resolve
 from phylatent.errors import UserError
 from phylatent.files import atomic
 from phylatent.own_files import is_path
+from phylatent.reading import Unreadable, check_shape, parse_yaml, read_yaml
+from phylatent.reading.shapes import Maybe
 from phylatent.runs import CONFIG
 from phylatent.schema import Config, Settings, TaskSpec
-from phylatent.tasks import get_task
+from phylatent.schema.checks import seed
+from phylatent.tasks import get_task, saved_task
+from phylatent.trust import allow
 
 TEXTS = ("data", "device", "model.encoder", "plan.solver")
 """Keys whose value is taken as it stands: a file may be called 007."""
@@ -33,15 +37,24 @@ MAY_CHANGE = ("device", "devices", "data", "train.loader_workers", "plan.solver"
 """What a run that is resumed may be told anew."""
 
 
-def compose(
-    task: str | TaskSpec = "tworooms", preset: str = "laptop", variant: str = "phylatent", overrides: Sequence[str] = ()
-) -> Config:
+TASK, PRESET, VARIANT = "tworooms", "laptop", "phylatent"
+"""What is meant where nothing is chosen."""
+
+
+def compose(task: str | TaskSpec = TASK, preset: str = PRESET, variant: str = VARIANT, overrides: Sequence[str] = ()) -> Config:
     """The resolved, validated configuration; `overrides` are `key=value` strings as on the command line.
 
     `task` is a name, the path of a file that declares one, or the task itself; `preset` and `variant` are names or paths, too.
+
+    >>> config = phylatent.compose("pusht", "laptop", "lewm", ["train.lr=1e-4"])
+    >>> config.train.lr, config.objectives
+    (0.0001, ('pred', 'sigreg'))
     """
     spec = task if isinstance(task, TaskSpec) else get_task(task)
     return _resolve(spec, layers_of(spec, preset, variant), overrides)
+
+
+AGAIN = "give the configuration that a run saved, or start a new run"
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), task: str | None = None) -> Config:
@@ -50,7 +63,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), task: str | None = No
     `task` is where the file that declares the user's own task is now, if it was moved.
     """
     spec, saved = read_saved(path, task)
-    return _resolve(spec, [Layer(saved)], overrides)
+    return _resolve(spec, [Layer(saved, str(path), final=True)], overrides)
 
 
 def resumed_config(directory: Path, overrides: Sequence[str], task: str | None = None) -> Config:
@@ -70,20 +83,19 @@ def judging_config(spec: TaskSpec, saved: Mapping[str, Any], overrides: Sequence
     if solver and not any(override.startswith("plan.solver=") for override in overrides):
         names = (*names, _solver_name(solver))
     kept = {name: value for name, value in _as_today(saved).items() if name in names}
-    return _resolve(spec, [Layer({"task": spec.name, "task_file": spec.file, **kept})], overrides)
+    said = {"task": spec.name, "task_file": spec.file, **kept}
+    return _resolve(spec, [Layer(said, "the model's configuration", final=True)], overrides)
 
 
 def read_saved(path: Path, task: str | None = None) -> tuple[TaskSpec, dict[str, Any]]:
     """The task and the plain values of a saved configuration; `task` as for `load_config`."""
     if not path.is_file():
         raise UserError(f"there is no configuration file {path}")
-    try:
-        saved = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(saved, dict) or not {"task", "preset", "variant"} <= saved.keys():
+    saved = read_yaml(path, again=AGAIN)
+    if not {"task", "preset", "variant"} <= saved.keys():
         raise UserError(f"{path} is not a saved phylatent configuration: task, preset or variant is missing")
-    spec = get_task(str(saved["task"]), saved.get("task_file"), now=task)
+    check_shape(path, saved, {"task": str, "preset": str, "variant": str, "task_file?": Maybe(str)}, again=AGAIN)
+    spec = saved_task(saved["task"], saved.get("task_file"), now=task)
     return spec, {**_as_today(saved), "task_file": spec.file}
 
 
@@ -140,6 +152,8 @@ def save_config(config: Config, path: Path) -> None:
 
 def _resolve(spec: TaskSpec, layers: Sequence[Layer], overrides: Sequence[str]) -> Config:
     chosen = _parse(overrides)
+    for path in paths_in(chosen):
+        allow(path)
     return _typed(spec, resolve([*layers, Layer(chosen)]), chosen)
 
 
@@ -164,6 +178,7 @@ def _typed(spec: TaskSpec, resolved: Any, chosen: Mapping[str, Any]) -> Config:
                 f"{name} is among the objectives, but {name}.weight is 0, so it would do nothing; "
                 f"give it a weight, or leave it out: objectives=[{others}]"
             )
+    seed("", resolved.seed)
     if resolved.devices < 1:
         raise UserError(f"devices is {resolved.devices}; it must be at least 1")
     encoder = find_encoder(resolved.model.encoder).name
@@ -242,9 +257,9 @@ def _parse(overrides: Sequence[str]) -> dict[str, Any]:
 
 def _value(override: str, text: str) -> Any:
     try:
-        value = yaml.safe_load(text) if text else None
-    except yaml.YAMLError as error:
-        raise UserError(f"{override!r}: the value cannot be read") from error
+        value = parse_yaml(text) if text else None
+    except Unreadable as error:
+        raise UserError(f"{override!r}: the value cannot be read: {error}") from error
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             return float(value)  # YAML 1.1 takes 5e-4 for a string

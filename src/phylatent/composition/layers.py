@@ -22,8 +22,10 @@ import yaml
 
 from phylatent.errors import UserError, unknown
 from phylatent.own_files import installed, is_path, load, origin
+from phylatent.reading import Unreadable, parse_yaml, read_text
 from phylatent.schema import TaskSpec
 from phylatent.tasks import all_tasks
+from phylatent.trust import allow
 
 LIKE = "tworooms"
 """The task whose weights a user's own task has where it says nothing."""
@@ -39,6 +41,10 @@ class Layer:
     """Nested as on the command line."""
     source: str = ""
     """The user's file that says it, for the sentence about a mistake in it."""
+    label: str = ""
+    """Who says it, for whoever asks why a key has its value: "preset laptop"."""
+    final: bool = False
+    """Whether it was resolved before it was saved: it refers to nothing."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +73,26 @@ def layers_of(spec: TaskSpec, preset: str, variant: str) -> list[Layer]:
     """All that is said about a run on this task before the command line says more."""
     sizes, methods = _extended("preset", preset), _extended("variant", variant)
     names = {"task": spec.name, "task_file": spec.file, "preset": sizes[-1].name, "variant": methods[-1].name}
+    task, file = f"task {spec.name}", spec.file or ""
     layers = [
-        Layer(names),
-        Layer(all_tasks()[LIKE].objectives),
-        Layer({"collect": {"steps": spec.episode_steps}, **spec.objectives}, spec.file or ""),
-        Layer(spec.settings, spec.file or ""),
+        Layer(names, label="the choice"),
+        Layer(all_tasks()[LIKE].objectives, label=f"task {LIKE}"),
+        Layer({"collect": {"steps": spec.episode_steps}, **spec.objectives}, file, task),
+        Layer(spec.settings, file, task),
     ]
     for size in sizes:
-        layers += [Layer(size.says, size.source), Layer(spec.presets.get(size.name, {}), spec.file or "")]
+        preset = f"preset {size.name}"
+        layers += [Layer(size.says, size.source, preset), Layer(spec.presets.get(size.name, {}), file, f"{task} in {preset}")]
     for method in methods:
+        variant = f"variant {method.name}"
         in_presets = _mapping(method.says.pop("presets", {}), "presets", method.source)
-        layers.append(Layer(method.says, method.source))
+        layers.append(Layer(method.says, method.source, variant))
         for size in sizes:
             said = dict(_mapping(in_presets.get(size.name, {}), f"presets.{size.name}", method.source))
             tasks = _mapping(said.pop("tasks", {}), f"presets.{size.name}.tasks", method.source)
             there = _mapping(tasks.get(spec.name, {}), f"presets.{size.name}.tasks.{spec.name}", method.source)
-            layers += [Layer(said, method.source), Layer(there, method.source)]
+            where = f"{variant} in preset {size.name}"
+            layers += [Layer(said, method.source, where), Layer(there, method.source, f"{where} on {task}")]
     return layers
 
 
@@ -117,7 +127,10 @@ def _find(kind: str, name: str, folder: Path | None) -> Definition:
     where, found = origin(points[name]), load(points[name], kind)
     if isinstance(found, (str, os.PathLike)):
         path = Path(found)
-        return Definition(name, _read(kind, path), str(path), path.parent)
+        says = _read(kind, path)
+        for named in paths_in(says):  # what an installed package names is as good as the package
+            allow(named)
+        return Definition(name, says, str(path), path.parent)
     if not isinstance(found, Mapping):
         raise UserError(
             f"{kind} {name!r} of {where} is of type {type(found).__name__}; it must be a dictionary, or the path of a YAML file"
@@ -140,13 +153,13 @@ def _read(kind: str, path: Path) -> dict[str, Any]:
         raise UserError(f"there is no {kind} file {path}; check the path in {kind}=")
     if path.suffix not in (".yaml", ".yml"):
         raise UserError(f"{path} is not a {kind} file: one is a YAML file, *.yaml; check the path in {kind}=")
+    shape = f"a {kind} is a mapping of keys, such as `train: {{steps: 300}}`"
     try:
-        said = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+        said = parse_yaml(read_text(path, again=shape))
+    except Unreadable as error:
+        raise UserError(f"{path} is not YAML: {error}") from error
     if not isinstance(said, dict):
-        found = "empty" if said is None else f"a {type(said).__name__}"
-        raise UserError(f"{path} is {found}; a {kind} is a mapping of keys, such as `train: {{steps: 300}}`")
+        raise UserError(f"{path} is {'empty' if said is None else f'a {type(said).__name__}'}; {shape}")
     return _with_paths(_checked(kind, said, str(path)), path.parent)
 
 
@@ -170,6 +183,15 @@ def _with_paths(said: dict[str, Any], folder: Path) -> dict[str, Any]:
     if isinstance(said.get("plan"), dict) and "solver" in said["plan"]:
         said = said | {"plan": said["plan"] | {"solver": place(said["plan"]["solver"])}}
     return said
+
+
+def paths_in(said: Mapping[str, Any]) -> list[str]:
+    """The files of objectives, encoder and solver that a layer names by their paths."""
+    objectives, model, plan = (said.get(name) for name in ("objectives", "model", "plan"))
+    named = list(objectives) if isinstance(objectives, (list, tuple)) else []
+    named += [model.get("encoder")] if isinstance(model, Mapping) else []
+    named += [plan.get("solver")] if isinstance(plan, Mapping) else []
+    return [name for name in named if isinstance(name, str) and is_path(name)]
 
 
 def _mapping(value: Any, key: str, where: str) -> Mapping[str, Any]:

@@ -33,6 +33,8 @@ Parts = Mapping[str, type]
 
 def resolve(layers: Sequence[Layer]) -> Any:
     """The layers merged, every key and type checked: an object with the fields of `Settings` and one for each section."""
+    for layer in layers:
+        _check_texts(layer.says, layer)
     _check_settings(layers)
     schema = _schema(tuple(_parts(layers).items()))
     known = _keys(schema)
@@ -40,11 +42,54 @@ def resolve(layers: Sequence[Layer]) -> Any:
         for key in _flat(layer.says):
             if key not in known:
                 raise UserError(_unknown(key, known, layer.source))
+        _check_flags(layer, schema)
     merged = _merge(schema, layers)
     try:
         return OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
         raise UserError(f"a value cannot be resolved: {str(error).splitlines()[0]}") from error
+
+
+def _check_texts(value: Any, layer: Layer, key: str = "") -> None:
+    """An error for a value that OmegaConf would leave out (???), or ask the machine for (${oc.env:HOME}).
+
+    A value may refer to another key's, unless it was resolved long ago.
+    """
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if not isinstance(name, str):
+                raise UserError(f"{_where(layer)}{name!r} is no key; a key is a text")
+            _check_texts(item, layer, f"{key}.{name}" if key else name)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _check_texts(item, layer, key)
+    elif isinstance(value, str):
+        if value == "???":
+            raise UserError(f"{_where(layer)}{key} is ???; give it a value, or leave it out")
+        _, refers, rest = value.partition("${")
+        if refers and (layer.final or ":" in rest):
+            raise UserError(
+                f"{_where(layer)}{key} is {value!r}; it may not ask for values from elsewhere: write the value itself"
+            )
+
+
+@cache
+def flags(schema: type) -> frozenset[str]:
+    """The keys that are true or false."""
+    kinds = ((f"{name}.{entry.name}", entry.type) for name, section in _sections(schema) for entry in fields(section))
+    return frozenset(key for key, kind in kinds if kind in ("bool", bool))
+
+
+def _check_flags(layer: Layer, schema: type) -> None:
+    """An error for a number where true or false is meant: OmegaConf would take any but 0 for true."""
+    for name, section in layer.says.items():
+        for inner, value in section.items() if isinstance(section, Mapping) else ():
+            if f"{name}.{inner}" in flags(schema) and isinstance(value, (int, float)) and not isinstance(value, bool):
+                raise UserError(f"{_where(layer)}{name}.{inner} is {value}; it must be true or false")
+
+
+def _where(layer: Layer) -> str:
+    return f"{layer.source}: " if layer.source else ""
 
 
 def check_form(key: str) -> None:
@@ -53,6 +98,16 @@ def check_form(key: str) -> None:
     if (head in known) == bool(dot):
         near = difflib.get_close_matches(key, known, n=1)
         raise UserError(_unknown(key, known if near else known_keys()))
+
+
+def section_types(layers: Sequence[Layer]) -> dict[str, type]:
+    """Section of keys → the dataclass of its settings, of those that are shipped and that the layers name."""
+    return dict(_sections(_schema(tuple(_parts(layers).items()))))
+
+
+def plain_keys() -> tuple[str, ...]:
+    """The keys that can be told without torch: those of no objective, encoder or solver."""
+    return tuple(key for key in _keys(Settings) if key != "task_file")
 
 
 def known_keys() -> tuple[str, ...]:
@@ -124,11 +179,18 @@ def _schema(parts: tuple[tuple[str, type], ...]) -> type:
 
 
 @cache
+def _sections(schema: type) -> tuple[tuple[str, type], ...]:
+    """The fields that are sections, and the dataclass of each."""
+    made = ((entry.name, entry.default_factory()) for entry in fields(schema) if callable(entry.default_factory))
+    return tuple((name, type(default)) for name, default in made if is_dataclass(default))
+
+
+@cache
 def _keys(schema: type) -> tuple[str, ...]:
-    keys = []
+    sections, keys = dict(_sections(schema)), []
     for entry in fields(schema):
-        default = entry.default_factory() if callable(entry.default_factory) else None
-        keys += [f"{entry.name}.{inner.name}" for inner in fields(default)] if is_dataclass(default) else [entry.name]
+        section = sections.get(entry.name)
+        keys += [entry.name] if section is None else [f"{entry.name}.{inner.name}" for inner in fields(section)]
     return tuple(keys)
 
 
@@ -156,8 +218,7 @@ def _merge(schema: type, layers: Sequence[Layer]) -> DictConfig:
             merged.merge_with(layer.says)
         except OmegaConfBaseException as error:
             key = str(getattr(error, "full_key", "") or "")
-            where = f"{layer.source}: " if layer.source else ""
-            raise UserError(f"{where}wrong value for {key}: {str(error).splitlines()[0]}") from error
+            raise UserError(f"{_where(layer)}wrong value for {key}: {str(error).splitlines()[0]}") from error
     return merged
 
 

@@ -17,11 +17,13 @@ import h5py
 
 from phylatent.data.shards import Plan, merge_shards, shard_path, write_shard
 from phylatent.errors import Interrupted, UserError
-from phylatent.files import locked, remove_partials
+from phylatent.files import check_space, check_target, locked, remove_partials
+from phylatent.machine import check_memory
 from phylatent.processes import Tick, Work, run
+from phylatent.reading import read_json
 from phylatent.records import write_json
 from phylatent.schema import AS_PUBLISHED, CollectConfig, TaskSpec
-from phylatent.simulator import Simulator
+from phylatent.simulator import Simulator, check_installed
 
 log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
@@ -43,11 +45,14 @@ def _collector(job: Job, on_episode: Tick) -> Callable[[int], None]:
 def collect(task: TaskSpec, settings: CollectConfig, *, seed: int, path: Path, progress: Progress | None = None) -> Path:
     """Collect into `path` and return it; at once if it already holds exactly this collection."""
     path = Path(path)
+    check_target(path)
     plan = make_plan(task, settings, seed)
+    _check_extent(plan, task, path)
     parts = path.with_name(path.name + ".parts")
     if is_collected(path, plan) and not parts.exists():
         log.info("%s is already collected", path)
         return path
+    check_installed(task, "collect")
     busy = f"another process is collecting {path} right now; wait for it, or choose another file"
     with locked(parts, "lock", busy=busy, elsewhere="choose another place for the data"):
         if not is_collected(path, plan):
@@ -55,7 +60,7 @@ def collect(task: TaskSpec, settings: CollectConfig, *, seed: int, path: Path, p
             _collect_shards(Job(task, plan, parts), path, settings.workers, progress)
             if not is_collected(path, plan):
                 merge_shards(plan, parts, path)
-        shutil.rmtree(parts)
+        shutil.rmtree(parts, ignore_errors=True)  # another process may just have come, to find that all is done
     return path
 
 
@@ -78,6 +83,14 @@ def make_plan(task: TaskSpec, settings: CollectConfig, seed: int) -> Plan:
     )
 
 
+def _check_extent(plan: Plan, task: TaskSpec, path: Path) -> None:
+    """An error for a collection that does not fit memory, where an episode is held whole, or the disk."""
+    check_memory({"collect.steps and collect.frame_size": plan.rows * 3 * plan.frame_size**2}, "an episode")
+    row = 8 + 4 * task.action_dim * plan.frame_stride
+    place = next(parent for parent in path.absolute().parents if parent.is_dir())
+    check_space(path, plan.episodes * plan.rows * row, place, advice="or take fewer collect.episodes")
+
+
 def is_collected(path: Path, plan: Plan) -> bool:
     """Whether `path` holds this very collection. Anything else of that name is the user's and never overwritten."""
     if not path.exists():
@@ -86,7 +99,9 @@ def is_collected(path: Path, plan: Plan) -> bool:
     try:
         with h5py.File(path, "r", locking="best-effort") as file:
             found = json.loads(file.attrs["plan"])
-    except (OSError, KeyError, ValueError) as error:
+        if not isinstance(found, dict):
+            raise TypeError("a plan is an object")
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:  # RecursionError is one of the last
         raise UserError(f"{path} exists and was not written by `phylatent collect`; {advice}") from error
     changes = differences(found, plan.content())
     if changes:
@@ -105,7 +120,7 @@ def _check_parts(parts: Path, path: Path, plan: Plan) -> None:
     """Go on only with what was begun, and without what a killed process left half-written."""
     record = parts / "plan.json"
     if record.exists():
-        changes = differences(json.loads(record.read_text()), asdict(plan))
+        changes = differences(read_json(record, again=f"delete {parts} to begin anew"), asdict(plan))
         if changes:
             raise UserError(
                 f"{parts} holds an unfinished collection of another kind ({changes}); "

@@ -13,7 +13,7 @@ from PIL import Image
 
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import episode_rows
-from phylatent.files import atomic
+from phylatent.files import atomic, stored_bytes
 from phylatent.schema import Row, TaskSpec
 
 SAMPLED_FRAMES = 256
@@ -42,12 +42,6 @@ def inspect_data(path: str | Path, task: TaskSpec, clip_steps: int = 25) -> dict
         "fingerprint": episodes.fingerprint(),
         "notes": list(episodes.store.notes),
     }
-
-
-def stored_bytes(path: Path) -> int:
-    """The size on disk; a Lance table is a directory, and all its files count."""
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def describe_column(episodes: Episodes, name: str) -> dict[str, Any]:

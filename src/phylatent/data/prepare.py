@@ -9,7 +9,6 @@ until it is whole and equal to its source. Whatever stops it, the same call goes
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import math
 import os
@@ -23,14 +22,16 @@ import numpy as np
 
 from phylatent.data.collect import differences
 from phylatent.data.formats import open_store
+from phylatent.data.formats.checksums import column_settings, seal
 from phylatent.data.formats.hdf5 import new_file
 from phylatent.data.formats.prepared import ABOUT, COLUMNS, FRAMES, VERSION, PreparedStore, read_about
-from phylatent.data.inspect import stored_bytes
+from phylatent.data.integrity import RECORD_DIGEST, record_digest
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.view import View
 from phylatent.errors import Interrupted, PhylatentError, UserError
-from phylatent.files import check_space, is_disk_full, locked, remove_partials
+from phylatent.files import check_space, check_target, is_disk_full, locked, remove_partials, stored_bytes
 from phylatent.processes import Tick, Work, run
+from phylatent.reading import check_shape, read_json
 from phylatent.records import provenance, write_json
 from phylatent.schema import PrepareConfig, TaskSpec
 from phylatent.simulator import scaled
@@ -91,6 +92,7 @@ def prepare(
 ) -> Path:
     """Prepare the data set at `source` into the directory `path` and return it; at once if it is there already."""
     path = Path(path)
+    check_target(path, directory=True)
     if path.suffix not in PreparedStore.suffixes:
         raise UserError(f"a prepared data set is a directory whose name ends in {PreparedStore.suffixes[0]}; got {path}")
     episodes = open_episodes(source, task)
@@ -112,7 +114,7 @@ def prepare(
             _write(job, episodes, path, settings.workers, progress)
             _finish(job, episodes, plan)
             job.whole.replace(path)
-        shutil.rmtree(parts)
+        shutil.rmtree(parts, ignore_errors=True)  # another process may just have come, to find that all is done
     return path
 
 
@@ -135,6 +137,8 @@ def is_prepared(path: Path, plan: Mapping[str, Any]) -> bool:
     advice = "nothing was overwritten: choose another out=, or move it away"
     try:
         found = read_about(path)["plan"]
+        if not isinstance(found, dict):
+            raise UserError("a plan is an object")
     except (UserError, KeyError) as error:
         raise UserError(f"{path} exists and was not written by `phylatent prepare`; {advice}") from error
     if changes := differences(found, plan):
@@ -148,7 +152,7 @@ def _check_parts(job: Job, plan: Mapping[str, Any]) -> None:
     record = job.parts / "plan.json"
     begun = {**plan, "chunk_rows": job.chunk_rows}
     if record.exists():
-        if changes := differences(json.loads(record.read_text()), begun):
+        if changes := differences(read_json(record, again=f"delete {job.parts} to begin anew"), begun):
             raise UserError(
                 f"{job.parts} holds an unfinished preparation of another kind ({changes}); "
                 f"run the command it was begun with to finish it, or delete that directory to begin anew"
@@ -240,7 +244,10 @@ def _check_written(job: Job, episodes: Episodes) -> None:
 
 
 def _checksum(job: Job, chunk: int) -> str:
-    return json.loads(job.mark(chunk).read_text())["sha256"]
+    mark, again = job.mark(chunk), "delete it, and the same command writes its frames again"
+    found = read_json(mark, again=again)
+    check_shape(mark, found, {"sha256": str}, again=again)
+    return found["sha256"]
 
 
 def kept_columns(view: View) -> list[str]:
@@ -255,18 +262,22 @@ def _finish(job: Job, episodes: Episodes, plan: Mapping[str, Any]) -> None:
     with new_file(job.whole / COLUMNS) as (file, sink):
         for name in kept:
             shape, dtype = view.columns[name]
-            column = file.create_dataset(name, shape=shape, dtype=dtype.newbyteorder("="))
+            column = file.create_dataset(name, shape=shape, dtype=dtype.newbyteorder("="), **column_settings(shape, dtype))
             for first in range(0, shape[0], 2**16):
                 column[first : first + 2**16] = view.read(name, first, min(first + 2**16, shape[0]))
             sink.check()
         file.attrs.update({**view.attributes, "task": job.task.name})
+        seal(file)
+    checksums = [_checksum(job, chunk) for chunk in job.chunks]
     record = {
         "version": VERSION,
         "shape": list(job.shape),
-        "sha256_of_chunks": hashlib.sha256("".join(_checksum(job, chunk) for chunk in job.chunks).encode()).hexdigest(),
+        "chunk_rows": job.chunk_rows,
+        "sha256": checksums,
+        "sha256_of_chunks": hashlib.sha256("".join(checksums).encode()).hexdigest(),
         "source": job.source.name,
         "left_out": sorted(set(view.columns) - {*kept, "pixels"}),
         "plan": dict(plan),
         "provenance": provenance(),
     }
-    write_json(job.whole / ABOUT, record)
+    write_json(job.whole / ABOUT, record | {RECORD_DIGEST: record_digest(record)})

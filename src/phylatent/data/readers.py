@@ -15,6 +15,7 @@ from phylatent.data.formats import is_data, open_store, stores
 from phylatent.data.formats.prepared import PreparedStore
 from phylatent.data.view import View
 from phylatent.errors import UserError
+from phylatent.files import check_path
 from phylatent.schema import AS_PUBLISHED, Row, TaskSpec
 
 
@@ -117,8 +118,11 @@ def read_targets(store: View, task: TaskSpec) -> np.ndarray:
 
 def locate(path: Path, task: TaskSpec) -> Path:
     """The data file that `data=` means: itself, or the only one in a directory."""
+    check_path(path)
     if is_data(path):
         return path
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{path} is a device, pipe or socket; data= takes a data file, or a directory that holds one")
     again = f"`phylatent collect task={task.file or task.name}` makes one"
     if not path.is_dir():
         _check_not_in_progress(path.with_name(path.name + ".parts"), path)

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ import h5py
 import hdf5plugin
 import numpy as np
 
+from phylatent.data.formats.checksums import column_settings, filters, seal
 from phylatent.data.formats.hdf5 import new_file
+from phylatent.errors import UserError
+from phylatent.files import is_disk_full
 from phylatent.records import provenance
 from phylatent.schema import AS_PUBLISHED, Row, TaskSpec
 from phylatent.simulator import Simulator
@@ -108,18 +112,23 @@ def merge_shards(plan: Plan, parts: Path, path: Path) -> None:
     with new_file(path) as (file, sink):
         start = 0
         for shard in range(plan.shards):
-            with h5py.File(shard_path(parts, shard), "r") as source:
+            with _opened(shard_path(parts, shard)) as source:
+                rows = plan.rows * len(plan.members(shard))
+                _check_columns(source, {} if shard == 0 else file, rows)
                 for name, part in source.items():
                     if shard == 0:
                         _create(file, name, (plan.rows * plan.episodes, *part.shape[1:]), part.dtype)
                     if name == "pixels":
                         _copy_chunks(part, file[name], start)
                     else:
-                        file[name][start : start + len(part)] = part[:]
-            start += plan.rows * len(plan.members(shard))
+                        file[name][start : start + rows] = part[:]
+            start += rows
             sink.check()
-        file["ep_len"] = np.full(plan.episodes, plan.rows, dtype=np.int32)
-        file["ep_offset"] = np.arange(plan.episodes, dtype=np.int64) * plan.rows
+        lengths = np.full(plan.episodes, plan.rows, dtype=np.int32)
+        offsets = np.arange(plan.episodes, dtype=np.int64) * plan.rows
+        for name, values in (("ep_len", lengths), ("ep_offset", offsets)):
+            _create(file, name, values.shape, values.dtype)
+            file[name][:] = values
         file.attrs.update(
             task=plan.task,
             env_id=plan.env_id,
@@ -129,17 +138,49 @@ def merge_shards(plan: Plan, parts: Path, path: Path) -> None:
             plan=json.dumps(plan.content()),
             provenance=json.dumps(provenance()),
         )
+        seal(file)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[h5py.File]:
+    """A shard of this collection; what does not look like one, or cannot be read, is the shard's fault."""
+    if not path.is_file():
+        raise UserError(f"{path} is not a file; delete it, and run the same command to collect its episodes again")
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError, MemoryError) as error:
+        if is_disk_full(error):
+            raise
+        said = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise UserError(
+            f"{path} is damaged ({said}); delete it, and run the same command to collect its episodes again"
+        ) from error
+
+
+def _check_columns(source: h5py.File, others: Mapping[str, Any], rows: int) -> None:
+    """An error unless a shard has the columns of the others, and as many rows as its episodes."""
+    if others and source.keys() != others.keys():
+        raise ValueError(f"its columns are {', '.join(source)}, those of another shard {', '.join(others)}")
+    for name, part in source.items():
+        if not isinstance(part, h5py.Dataset) or part.shape[:1] != (rows,):
+            raise ValueError(f"column {name} does not have {rows} rows")
 
 
 def _create(file: h5py.File, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """A frame is read alone, so it is a chunk of its own; the other columns are small and read whole."""
-    settings = {"chunks": (1, *shape[1:]), **COMPRESSION} if name == "pixels" else {}
+    """With checksums. A frame is read alone, so it is a chunk of its own; the other columns are small and read whole."""
+    frames = {"chunks": (1, *shape[1:]), "fletcher32": True, **COMPRESSION}
+    settings = frames if name == "pixels" else column_settings(shape, np.dtype(dtype))
     file.create_dataset(name, shape=shape, dtype=dtype, **settings)
 
 
 def _copy_chunks(source: h5py.Dataset, target: h5py.Dataset, start: int) -> None:
-    """Frames as they are compressed: nothing is decoded."""
+    """Frames as they are compressed, with their checksums: nothing is decoded."""
     rest = (0,) * (source.ndim - 1)
+    alike = filters(source) == filters(target)  # shards of a version without checksums are not
     for row in range(len(source)):
+        if not alike:
+            target[start + row] = source[row]
+            continue
         skipped_filters, chunk = source.id.read_direct_chunk((row, *rest))
         target.id.write_direct_chunk((start + row, *rest), chunk, skipped_filters)

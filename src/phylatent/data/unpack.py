@@ -7,12 +7,11 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
-
-import zstandard
+from typing import Any, BinaryIO
 
 from phylatent.errors import UserError
-from phylatent.files import atomic, check_space
+from phylatent.extras import need
+from phylatent.files import atomic, check_path, check_space, check_target, locked, remove_partials
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -26,17 +25,36 @@ Progress = Callable[[int, int], None]
 """(bytes of the archive read, bytes of the archive)"""
 
 
-def unpack(source: Path, target: Path, progress: Progress | None = None) -> Path:
+def unpack(
+    source: Path, target: Path, progress: Progress | None = None, record: Callable[[Path], None] = lambda path: None
+) -> Path:
     """Write the archive's data file to `target`, or into it where it is a directory, and return its path.
 
-    Nothing is overwritten, and memory does not grow with the archive.
+    Nothing is overwritten, and memory does not grow with the archive. `record` writes what goes with the file, just before it
+    appears: a file that is there has its record.
     """
     source, target = Path(source), Path(target)
+    check_path(source)
+    check_path(target)
     if not source.is_file():
         raise UserError(f"there is no archive {source}; expected a .h5.zst or .tar.zst file")
     path = target / unpacked_name(source) if target.is_dir() else target
+    _check_new(path)
+    busy = f"another process is unpacking {path} right now; wait for it, or choose another place"
+    with locked(path.parent, f".{path.name}.lock", busy=busy, elsewhere="choose another place", tidy=True):
+        _check_new(path)
+        remove_partials(path.parent, f"{path.name}.")
+        _unpack(source, path, progress, record)
+    return path
+
+
+def _check_new(path: Path) -> None:
     if path.exists():
         raise UserError(f"{path} exists; nothing was overwritten: use it as it is, move it away, or choose another place")
+    check_target(path)
+
+
+def _unpack(source: Path, path: Path, progress: Progress | None, record: Callable[[Path], None]) -> None:
     with source.open("rb") as handle, atomic(path) as temporary, temporary.open("wb") as out:
         content = _Content(handle, source, progress)
         head = bytes(content.peek(HEAD)[:HEAD])
@@ -49,7 +67,7 @@ def unpack(source: Path, target: Path, progress: Progress | None = None) -> Path
             raise UserError(
                 f"{source} holds neither an HDF5 file nor a tar of one; data= reads .h5 files and .lance tables as they are"
             )
-    return path
+        record(path)
 
 
 def unpacked_name(source: Path) -> str:
@@ -91,6 +109,9 @@ class _Content(io.RawIOBase):
                 yield block
                 block = self._read()
             return
+        need("archives", f"unpacking {self._source}")
+        import zstandard
+
         frame = _new_frame()
         try:
             size = zstandard.frame_content_size(block)
@@ -115,7 +136,9 @@ class _Content(io.RawIOBase):
         return block
 
 
-def _new_frame() -> zstandard.ZstdDecompressionObj:
+def _new_frame() -> Any:
+    import zstandard
+
     return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
 
 

@@ -16,8 +16,8 @@ from phylatent.errors import UserError, unknown
 from phylatent.schema import PAPER_DIAGNOSTICS
 
 SHARED = {
-    *("branches", "coordinates", "diagnose", "diagnostic", "during_training", "findings", "held_out", "latents", "material"),
-    *("ordering", "ordering_sample", "perturbations", "rates", "sample"),
+    *("branches", "coordinates", "diagnose", "diagnostic", "during_training", "findings", "held_out", "latent_map", "latents"),
+    *("material", "ordering", "ordering_sample", "perturbations", "rates", "sample"),
 }
 """Files here that declare no diagnostic. Most of them need torch, so looking for one does not import them."""
 

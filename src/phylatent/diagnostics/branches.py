@@ -15,7 +15,7 @@ from phylatent.diagnostics.coordinates import physical_target
 from phylatent.errors import UserError
 from phylatent.processes import Tick, Work, run
 from phylatent.schema import Row, TaskSpec
-from phylatent.simulator import Simulator
+from phylatent.simulator import Simulator, check_installed
 
 STARTS_PER_JOB = 10
 
@@ -59,6 +59,7 @@ def execute(
     rows_M: np.ndarray, windows_MbkA: np.ndarray, *, execution: Execution, episodes: Episodes, workers: int, tick: Tick
 ) -> Branches:
     """`tick` after each start. The outcome does not depend on the number of workers."""
+    check_installed(execution.task, "a diagnostic that executes branches of actions, such as counterfactual,")
     height, width, _ = episodes.frame_shape
     if height != width:
         raise UserError(f"frames of {episodes.path} are {height} × {width}; branches are simulated with square frames only")

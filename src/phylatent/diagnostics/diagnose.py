@@ -12,6 +12,7 @@ import numpy as np
 
 from phylatent.data.readers import Episodes
 from phylatent.data.stats import Split
+from phylatent.diagnostics import latent_map
 from phylatent.diagnostics.findings import Findings
 from phylatent.diagnostics.latents import Health, JudgedModel, Unfit, judged
 from phylatent.diagnostics.material import Progress
@@ -49,11 +50,13 @@ def diagnose_model(
     seen: Sequence[str] | None = None,
     sample: Sample | None = None,
     progress: Progress | None = None,
+    mapped: bool = True,
 ) -> Diagnosis:
     """Judge a model on the episodes that `settings.split` names.
 
     `sample` (see `make_sample`) is shared by models that are to be compared. `seen` are the perturbations whose form the model
-    met in training, where that is known: they are then rated apart from the others.
+    met in training, where that is known: they are then rated apart from the others. `mapped`: with a map of the latents,
+    for the page.
     """
     started = time.perf_counter()
     if sample is None:
@@ -64,8 +67,9 @@ def diagnose_model(
         try:
             health = _check_health(subject, sample)
             measured = _measure(subject, sample, settings, progress)
+            found = latent_map.make_map(subject, task, sample.held_out) if mapped else None
         except Unfit as error:
-            health, measured = error.health, []
+            health, measured, found = error.health, [], None
     record = {
         "protocol": settings.protocol,
         "settings": asdict(settings),
@@ -85,6 +89,9 @@ def diagnose_model(
         for name, one in found.items()
         for key, values in one.arrays.items()
     }
+    if found is not None:
+        record[latent_map.SECTION] = latent_map.section(found)
+        arrays |= latent_map.arrays(found)
     return Diagnosis(record | _sections(measured, sample, settings, seen), arrays)
 
 

@@ -46,6 +46,7 @@ class SmallDiagnosis:
             clip=self.clip,
             settings=self.settings,
             sample=self.sample,
+            mapped=False,
         )
         return {f"diagnose/{name}": math.nan if rate is None else rate for name, rate in found.rates.items()}
 

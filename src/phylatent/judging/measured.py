@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from phylatent.diagnostics import choose
 from phylatent.errors import UserError
+from phylatent.files import locked
 from phylatent.judging.subject import Subject
 from phylatent.own_files import is_path
 from phylatent.planning.solvers import find_solver
+from phylatent.reading import check_shape, read_json
+from phylatent.reading.shapes import Maybe
 from phylatent.records import complete_key
 from phylatent.schema import HELD_OUT, DiagnoseConfig, PlanConfig
 
 Say = Callable[[str], None]
 JudgingConfig = DiagnoseConfig | PlanConfig
+ANEW = "move it away, and the same command measures it again"
+"""What to do about a record that is damaged; it is never overwritten."""
 FREE = ("workers", "chunk", "compile", "every", "filmstrips", "video", "protocol", "policy")
 """Settings that change no number in a record of one protocol."""
 
@@ -68,7 +74,9 @@ def is_measured(path: Path, key: Mapping[str, Any], defaults: Mapping[str, Any],
     """
     if not path.is_file():
         return False
-    before = _as_today(json.loads(path.read_text()).get("key") or {})
+    record = read_json(path, again=ANEW)
+    check_shape(path, record, {"key?": Maybe({})}, again=ANEW)
+    before = _as_today(record.get("key") or {})
     found, asked = (complete_key(one, defaults) for one in (before, key))
     changes = [name for name in {**found, **asked} if found.get(name) != asked.get(name)]
     if changes:
@@ -78,3 +86,14 @@ def is_measured(path: Path, key: Mapping[str, Any], defaults: Mapping[str, Any],
         )
     say(f"already measured: {path}")
     return True
+
+
+@contextlib.contextmanager
+def unless_measured(path: Path, measured: Callable[[], bool]) -> Iterator[bool]:
+    """Whether a record is still to be made. Until it is, no other process makes one in that place, with whatever settings."""
+    if measured():
+        yield False
+        return
+    busy = f"another process is measuring {path} right now; wait for it, or give out= another directory"
+    with locked(path.parent, f".{path.stem}.lock", busy=busy, elsewhere="give out= another directory", tidy=True):
+        yield not measured()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from torch import Tensor
 from phylatent.errors import PhylatentError, UserError
 from phylatent.files import atomic
 from phylatent.judging.diagnose import Progress
-from phylatent.judging.measured import Say, is_measured, key_defaults, record_key
+from phylatent.judging.measured import ANEW, Say, is_measured, key_defaults, record_key, unless_measured
+from phylatent.judging.memory import check_planning
 from phylatent.judging.subject import Sources, Subject, judging_overrides, load_subjects
 from phylatent.planning.closed_loop import Trajectory
 from phylatent.planning.evaluate import Course, lay_out, run_policies
@@ -22,7 +24,7 @@ from phylatent.planning.films import Bank, filmstrips, write_video
 from phylatent.planning.planner import Planner
 from phylatent.planning.readout import fit_readout
 from phylatent.planning.record import outcomes, summarise
-from phylatent.records import provenance, write_json
+from phylatent.records import provenance, read_planning, write_json
 from phylatent.runs import PAIRS, RESULT, ROLLOUTS, VIDEOS, copy_training, planning_folder
 from phylatent.schema import PlanConfig
 
@@ -34,7 +36,7 @@ def plan(
     seeds: Sequence[int] = (),
     preset: str | None = None,
     task: str | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     quick: bool = False,
     progress: Progress = lambda *_: None,
     say: Say = lambda _: None,
@@ -42,32 +44,46 @@ def plan(
     """Success of each model, and of the policies it is compared with, on the same start/goal lists: protocol → record.
 
     `task` and `quick` are as in `diagnose`.
+
+    >>> records, = phylatent.plan([run], overrides=["workers=1", "policy=model"], out="planned")
+    >>> list(records)
+    ['paper']
     """
     subjects = load_subjects(sources, judging_overrides(overrides, "plan", seeds), preset=preset, task=task, out=out)
     settings, solver = subjects[0].config.plan, subjects[0].config.solver
+    check_planning(subjects[0], settings)
     shared: dict[tuple[str, ...], dict[str, list[Trajectory]]] = {}
     records = []
     for subject in subjects:
         folders = {protocol: planning_folder(subject.directory, protocol) for protocol in settings.protocol}
         key = record_key(subject, settings, solver)
-        missing = tuple(p for p, folder in folders.items() if not _is_planned(folder, key, settings, solver, say))
-        if missing:
-            chosen = replace(settings, protocol=missing)
-            course = lay_out(subject.task, subject.episodes, subject.split, chosen, subject.model.config.clip.stride, solver)
-            # What needs no model is the same for every model on this course.
-            results = dict(shared.get(missing, {}))
-            results |= _run(course, subject, [name for name in course.settings.policy if name not in results], progress)
-            shared[missing] = {name: found for name, found in results.items() if name != "model"}
-            if subject.run is not None:
-                copy_training(subject.run, subject.directory)
-            for protocol in missing:
-                record = summarise(course, protocol, results)
-                extra = {"model": subject.facts, "key": key, "quick": quick, "provenance": provenance()}
-                record["data"]["name"] = subject.episodes.path.name
-                _write_films(course, protocol, results.get("model"), subject, folders[protocol])
-                course.lists[protocol].save(folders[protocol] / PAIRS)
-                write_json(folders[protocol] / RESULT, record | extra)
-        records.append({p: json.loads((folder / RESULT).read_text()) for p, folder in folders.items()})
+        with contextlib.ExitStack() as locks:
+            missing = tuple(
+                protocol
+                for protocol, folder in folders.items()
+                if locks.enter_context(
+                    unless_measured(folder / RESULT, partial(_is_planned, folder, key, settings, solver, say))
+                )
+            )
+            if missing:
+                chosen = replace(settings, protocol=missing)
+                course = lay_out(
+                    subject.task, subject.episodes, subject.split, chosen, subject.model.config.clip.stride, solver
+                )
+                # What needs no model is the same for every model on this course.
+                results = dict(shared.get(missing, {}))
+                results |= _run(course, subject, [name for name in course.settings.policy if name not in results], progress)
+                shared[missing] = {name: found for name, found in results.items() if name != "model"}
+                if subject.run is not None:
+                    copy_training(subject.run, subject.directory)
+                for protocol in missing:
+                    record = summarise(course, protocol, results)
+                    extra = {"model": subject.facts, "key": key, "quick": quick, "provenance": provenance()}
+                    record["data"]["name"] = subject.episodes.path.name
+                    _write_films(course, protocol, results.get("model"), subject, folders[protocol])
+                    course.lists[protocol].save(folders[protocol] / PAIRS)
+                    write_json(folders[protocol] / RESULT, record | extra)
+        records.append({p: read_planning(folder / RESULT, again=ANEW, shown=True) for p, folder in folders.items()})
     return records
 
 
@@ -75,7 +91,7 @@ def _is_planned(folder: Path, key: Mapping[str, Any], settings: PlanConfig, solv
     """Whether all that is asked for is there; a record that has less is neither overwritten nor passed off as it."""
     if not is_measured(folder / RESULT, key, key_defaults(settings, solver), say):
         return False
-    has = json.loads((folder / RESULT).read_text())["policies"]
+    has = read_planning(folder / RESULT, again=ANEW, shown=True)["policies"]
     lacking = [name for name in settings.policy if name not in has and name != "expert"]
     if lacking or (settings.video and not (folder / VIDEOS).is_dir()):
         what = f"policy {', '.join(lacking)}" if lacking else "videos"

@@ -13,14 +13,16 @@ from phylatent.composition.sections import known_keys
 from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, split_episodes
 from phylatent.errors import UserError
+from phylatent.files import in_full
 from phylatent.machine import resolve_device
 from phylatent.models.load import load_model, weights_hash
 from phylatent.models.world_model import WorldModel
 from phylatent.objectives.svic import seen_in_training
+from phylatent.own_files import is_path
 from phylatent.planning.solvers import SOLVERS
 from phylatent.runs import CONFIG, data_path, judged_directory, run_directory
 from phylatent.schema import Config, DiagnoseConfig, PlanConfig, TaskSpec
-from phylatent.tasks import get_task
+from phylatent.tasks import saved_task
 
 Sources = Sequence[str | Path]
 SECTIONS = {"diagnose": DiagnoseConfig, "plan": PlanConfig}
@@ -90,7 +92,7 @@ def load_subject(
         raise UserError(
             f"{source} does not say what its actions are z-scored with; import it again with data=, the data it was trained on"
         )
-    task = task or get_task(model.config.task, now=task_file)
+    task = task or saved_task(model.config.task, now=task_file)
     config = _config(task, model, preset, overrides)
     given = any(override.startswith("data=") for override in overrides)
     placed = config if given or not saved else replace(config, preset=str(saved["preset"]), data=saved.get("data"))
@@ -104,7 +106,7 @@ def load_subject(
         config=config,
         task=task,
         episodes=episodes,
-        split=_split(model, episodes, config),
+        split=own_split(model, episodes, config),
     )
 
 
@@ -140,14 +142,15 @@ def _trained(model: WorldModel) -> Mapping[str, Any]:
 def _config(task: TaskSpec, model: WorldModel, preset: str | None, overrides: Sequence[str]) -> Config:
     """How the model is judged: as its preset and variant say today. A variant's own settings are the training's business."""
     trained, variant = _trained(model), model.config.variant or "lewm"
-    named = preset or trained.get("preset") or "laptop"
-    if is_known("preset", named) and is_known("variant", variant):
-        return compose(task, named, variant, overrides)
+    named = str(trained.get("preset") or "laptop")
+    by_name = not (is_path(named) or is_path(variant))  # a model holds names: a file is for the user to name
+    if by_name and is_known("preset", preset or named) and is_known("variant", variant):
+        return compose(task, preset or named, variant, overrides)
     # A file of the user's own is known by its name only here; what it said about judging is in the model's configuration.
     return judging_config(task, trained, overrides) if preset is None else compose(task, preset, "lewm", overrides)
 
 
-def _split(model: WorldModel, episodes: Episodes, config: Config) -> Split:
+def own_split(model: WorldModel, episodes: Episodes, config: Config) -> Split:
     """The model's own: an episode it was trained on must never be judged on."""
     if model.config.split is None:
         return split_episodes(len(episodes.lengths), config.split)
@@ -157,18 +160,25 @@ def _split(model: WorldModel, episodes: Episodes, config: Config) -> Split:
             f"{episodes.path} is not the data this model was trained on, so its split into training and held-out episodes "
             "does not apply; give data= with the file it was trained on"
         )
-    return Split.from_dict(model.config.split)
+    split, count = Split.from_dict(model.config.split), len(episodes.lengths)
+    if not {*split.train, *split.validation, *split.test} <= set(range(count)):
+        raise UserError(
+            f"the model's split names episodes that {episodes.path} does not have: it has {count}; give data= of its own"
+        )
+    return split
 
 
 def load_subjects(
-    sources: Sources, overrides: Sequence[str], *, preset: str | None, task: str | None, out: Path | None
+    sources: Sources, overrides: Sequence[str], *, preset: str | None, task: str | None, out: str | Path | None
 ) -> list[Subject]:
     """Each source, on the device it is to be judged on; all of them share task, data and held-out episodes."""
     if not sources:
         raise UserError("name what to judge: a run directory, a model directory, or a Hub id")
     subjects: list[Subject] = []
     for source in sources:
-        place = out / Path(source).name if out is not None and len(sources) > 1 else out
+        place = in_full(out)
+        if place is not None and len(sources) > 1:
+            place /= Path(source).name
         subject = load_subject(str(source), overrides=overrides, preset=preset, task_file=task, out=place)
         if subjects:
             _check_comparable(subjects[0], subject)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
-import yaml
 from huggingface_hub import hf_hub_download
 
 from phylatent.errors import PhylatentError, UserError
 from phylatent.models.encoders import find_encoder
+from phylatent.models.hub import answers
 from phylatent.models.lewm.config import is_lewm
 from phylatent.models.world_model import WorldModel
 from phylatent.own_files import is_path
+from phylatent.reading import read_json, read_yaml
 from phylatent.runs import CONFIG, MODEL, check_source, run_directory
 
 OURS = "model.safetensors"
@@ -42,8 +42,9 @@ def load_model(source: str) -> WorldModel:
             _refuse_lewm(source, place / "config.json")
         return WorldModel.from_pretrained(place)
     try:
-        _refuse_lewm(source, Path(hf_hub_download(source, "config.json")))
-        return WorldModel.from_pretrained(source)
+        kept_only = not answers(source)
+        _refuse_lewm(source, Path(hf_hub_download(source, "config.json", local_files_only=kept_only)))
+        return WorldModel.from_pretrained(source, local_files_only=kept_only)
     except PhylatentError:
         raise
     except Exception as error:
@@ -55,10 +56,10 @@ def load_model(source: str) -> WorldModel:
 def _meet_encoder(config: Path) -> None:
     """A model names its encoder. Where one of the user's own is declared, the run's configuration says."""
     try:
-        saved = yaml.safe_load(config.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError):
+        saved = read_yaml(config, again="")
+    except UserError:
         return  # the model may do without it; whoever reads the configuration itself says what is wrong
-    model = saved.get("model") if isinstance(saved, dict) else None
+    model = saved.get("model")
     encoder = model.get("encoder") if isinstance(model, dict) else None
     if isinstance(encoder, str) and is_path(encoder):
         find_encoder(encoder)
@@ -67,8 +68,8 @@ def _meet_encoder(config: Path) -> None:
 def _refuse_lewm(source: str, config: Path) -> None:
     """LeWM's layout shares a file name with ours; what it lacks for being judged, `import` adds."""
     try:
-        described = json.loads(config.read_text())
-    except ValueError:
-        return
-    if isinstance(described, dict) and is_lewm(described):
+        described = read_json(config, again="")
+    except UserError:
+        return  # and whoever loads it says what is wrong
+    if is_lewm(described):
         raise UserError(f"{source} is a LeWM checkpoint; import it first: phylatent import {source} task=… data=…")

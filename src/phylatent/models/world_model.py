@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 from huggingface_hub import ModelCard, PyTorchModelHubMixin
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 
@@ -26,10 +26,14 @@ from phylatent.errors import UserError
 from phylatent.models.blocks import ActionEncoder, Predictor, Projector
 from phylatent.models.encoders import make_encoder
 from phylatent.models.frozen import FrozenRollout
+from phylatent.models.saved import check_finite, check_sizes, read_config
 from phylatent.randomness import Draws, seeded_init
+from phylatent.runs import check_hub_id
 from phylatent.schema import ClipConfig, ModelConfig, Normaliser
 
 Rollout = Callable[..., Tensor]
+AGAIN = "train or import it again, or fetch it from where it came"
+"""What to do about a model directory that is damaged."""
 CARD = (Path(__file__).parent / "model_card.md").read_text()
 
 
@@ -74,9 +78,20 @@ class WorldModel(
     PyTorchModelHubMixin,
     library_name="phylatent",
     license="mit",
+    pipeline_tag="robotics",
     tags=["world-model", "jepa", "planning"],
     model_card_template=CARD,
 ):
+    """Encodes frames, predicts latents from actions: what is left of a training once its objectives are dropped.
+
+    >>> import numpy as np
+    >>> model = phylatent.WorldModel.from_pretrained(f"{run}/model").eval()
+    >>> z = model.encode(np.zeros((8, 32, 32, 3), dtype=np.uint8))
+    >>> blocks = np.zeros((8, 5, 10), dtype=np.float32)  # 5 blocks of 5 raw actions
+    >>> z.shape[0], model.rollout(z, blocks).shape[:2]
+    (8, torch.Size([8, 5]))
+    """
+
     pixel_mean: Tensor
     pixel_std: Tensor
     action_mean: Tensor
@@ -222,15 +237,34 @@ class WorldModel(
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **settings: Any) -> Self:
         """A model directory, or a Hub id. Strict: every tensor must be there, with its shape, and no other."""
         source = Path(pretrained_model_name_or_path)
-        if source.is_dir():
-            for name in ("config.json", "model.safetensors"):
-                if not (source / name).is_file():
-                    raise UserError(f"{source} has no {name}; expected a directory written by save_pretrained")
         try:
+            if source.is_dir():
+                settings = {"config": _checked(source)} | settings
+            else:
+                check_hub_id(source)
             with contextlib.redirect_stdout(io.StringIO()):  # the mixin prints where it loads from
-                return super().from_pretrained(pretrained_model_name_or_path, strict=True, **settings)
-        except (SafetensorError, RuntimeError, TypeError, ValueError, KeyError) as error:
+                model = super().from_pretrained(pretrained_model_name_or_path, strict=True, **settings)
+            check_finite(pretrained_model_name_or_path, model.state_dict().items(), AGAIN)
+            return model
+        except (SafetensorError, OSError, RuntimeError, TypeError, ValueError, KeyError, AttributeError, MemoryError) as error:
             raise UserError(
                 f"{pretrained_model_name_or_path} does not hold a phylatent world model that can be loaded: "
                 f"{' '.join(str(error).split())[:300]}"
             ) from error
+
+
+def _checked(source: Path) -> WorldModelConfig:
+    """The configuration of a model directory, once it and the weights beside it are known to belong together."""
+    for name in ("config.json", "model.safetensors"):
+        if not (source / name).is_file():
+            raise UserError(f"{source} has no {name}; expected a directory written by save_pretrained")
+    weights = source / "model.safetensors"
+    try:
+        config = WorldModelConfig(**read_config(source / "config.json", AGAIN))
+    except UserError as error:
+        if str(source) in str(error):
+            raise
+        raise UserError(f"{source / 'config.json'} does not describe a phylatent world model: {error}; {AGAIN}") from error
+    with safe_open(weights, framework="pt") as file:
+        check_sizes(weights, config, {name: file.get_slice(name).get_shape() for name in file.keys()}, AGAIN)  # noqa: SIM118
+    return config

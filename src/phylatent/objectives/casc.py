@@ -45,8 +45,11 @@ def casc(
 class CascSettings(ObjectiveSettings):
     share: float = 0.1
     action_noise: float = 0.0
+    """Deviation of the noise on counterfactual actions (eq:counterfactual_action)."""
     margin_scale: float = 0.0
+    """How far apart futures must be for a distance of their actions (eq:counterfactual_margin)."""
     max_margin: float = 0.0
+    """The most that is asked for."""
 
 
 class Casc(Objective):

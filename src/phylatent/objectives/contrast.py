@@ -35,7 +35,9 @@ def triplet_frames(frames: int) -> tuple[int, int]:
 class ContrastSettings(ObjectiveSettings):
     weight: float = 0.1
     dims: int = 2
+    """The first dimensions of the latent, which it moves."""
     margin: float = 0.2
+    """By how much the cosine to its own clip must be above that to another one."""
 
     def __post_init__(self) -> None:
         if self.dims < 1:

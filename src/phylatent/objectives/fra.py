@@ -31,13 +31,14 @@ def alignment(view: Callable[[Tensor], Tensor], predicted: Tensor, future: Tenso
 class FraSettings(ObjectiveSettings):
     share: float = 0.2
     reduction: str = MEAN
+    """`mean`: the paper's distance. `sum`: 2 − 2 cos, whatever the latent's size."""
 
     def __post_init__(self) -> None:
         check_reduction("fra", self.reduction)
 
 
 class Fra(Objective):
-    """L_align of eq:future_alignment."""
+    """FRA, future representation alignment (eq:future_alignment): predicted and observed futures agree in two views."""
 
     name = "fra"
     Settings = FraSettings

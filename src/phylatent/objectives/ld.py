@@ -28,7 +28,9 @@ def ld(noise_read: Tensor, noise: Tensor) -> Tensor:
 class LdSettings(ObjectiveSettings):
     share: float = 0.1
     sigma_min: float = 0.0
+    """The least noise on an observed future (eq:latent_noise)."""
     sigma_max: float = 0.0
+    """The most."""
 
 
 class Ld(Objective):

@@ -23,7 +23,7 @@ class ObjectiveSettings:
     """What every objective can be told. Its own settings come in its own subclass."""
 
     weight: float = 0.0
-    """With `train.balance=shares`, where it starts from and what it stays within a factor of 1,000 of."""
+    """Its factor in the sum. With `train.balance=shares`: where it starts, and stays within a factor of 1,000 of."""
     share: float = 0.5
     """How strong its gradient is kept beside the prediction's, with `train.balance=shares`."""
 

@@ -57,6 +57,8 @@ def smoothness(z_BTD: Tensor) -> Tensor:
 
 
 class Variance(Objective):
+    """PLDM: each dimension varies over the batch."""
+
     name = "variance"
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
@@ -64,6 +66,8 @@ class Variance(Objective):
 
 
 class VarianceTime(Objective):
+    """PLDM: each dimension varies over a clip."""
+
     name = "variance_time"
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
@@ -71,6 +75,8 @@ class VarianceTime(Objective):
 
 
 class Covariance(Objective):
+    """PLDM: dimensions are uncorrelated."""
+
     name = "covariance"
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:
@@ -78,6 +84,8 @@ class Covariance(Objective):
 
 
 class Smoothness(Objective):
+    """PLDM: latents change little from frame to frame."""
+
     name = "smoothness"
 
     def forward(self, seq: Sequences, model: WorldModel, draws: Draws) -> Tensor:

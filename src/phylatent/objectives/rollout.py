@@ -40,6 +40,7 @@ def rollout(predicted_BkD: Tensor, observed_BkD: Tensor, *, stop_gradient: bool 
 class RolloutSettings(ObjectiveSettings):
     weight: float = 1.0
     stop_gradient: bool = True
+    """Whether targets stay where they are."""
     start: int = 0
     """The frame that it starts from; those before it are known too. The planner's first plan knows one frame."""
     curriculum: bool = True

@@ -81,7 +81,9 @@ def sigreg(z_BTD: Tensor, directions_DM: Tensor, *, knots: int = 17, t_max: floa
 class SigregSettings(ObjectiveSettings):
     weight: float = 0.09
     directions: int = 1024
+    """Random directions along which the latents are compared with a normal distribution, drawn anew at every step."""
     knots: int = 17
+    """Points at which the characteristic function is compared."""
     skip: int = 0
     """How many of the first dimensions it leaves free, as SD-JEPA does."""
 

@@ -33,9 +33,11 @@ def subspaces(z_BTD: Tensor, bases_KRD: Tensor, directions_KRM: Tensor, *, knots
 class SubspacesSettings(ObjectiveSettings):
     weight: float = 0.09
     count: int = 32
+    """How many subspaces."""
     directions: int = 1024
     """In each subspace."""
     knots: int = 17
+    """Points at which the characteristic function is compared."""
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.directions < 1 or self.knots < 2:

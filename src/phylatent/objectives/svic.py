@@ -42,8 +42,9 @@ class SvicSettings(ObjectiveSettings):
     family: str = OFFSETS
     """What is done to a frame: the paper's offsets, or random ones of `kinds` (objectives/appearance.py)."""
     brightness: float = 0.0
+    """For `offsets`: the range of the paper's brightness offset."""
     channel: float = 0.0
-    """The paper's two ranges, for `offsets`."""
+    """For `offsets`: the range of its offset of each colour."""
     kinds: tuple[str, ...] = ("brightness", "contrast", "hue", "blur", "shading", "stripes")
     """For `broad`. No image noise and no checker: the diagnosis asks for those, and should find a model that never saw them."""
     strength: float = 1.0
@@ -51,6 +52,7 @@ class SvicSettings(ObjectiveSettings):
     light: float = 1.0
     """For `broad`: scales brightness and contrast once more."""
     reduction: str = MEAN
+    """`mean`: the paper's distance. `sum`: 2 − 2 cos, whatever the latent's size."""
     frames: int | None = None
     """Of each clip, drawn anew at every step: a pass over half of them costs half. Unset: all."""
 

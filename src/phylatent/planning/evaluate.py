@@ -22,7 +22,7 @@ from phylatent.planning.pairs import Pair, PairList, Rows, make_list, rule_of
 from phylatent.planning.planner import Planner
 from phylatent.processes import Tick, Work, run
 from phylatent.schema import PlanConfig, TaskSpec
-from phylatent.simulator import Simulator, side_by_side
+from phylatent.simulator import Simulator, check_installed, side_by_side
 
 SIDE_BY_SIDE, LEAST_GROUPS = 8, 8
 """Episodes that one process plans together at most, and into how many groups few of them are shared out. Fixed: batches, and
@@ -69,9 +69,14 @@ def lay_out(task: TaskSpec, episodes: Episodes, split: Split, settings: PlanConf
 
     A pair that several lists share under the same physics is run once.
     """
+    check_installed(task, "plan")
     lists = {protocol: make_list(task, episodes, split, protocol, settings) for protocol in settings.protocol}
     if stride % episodes.frame_stride:
         raise UserError(f"the model's blocks of {stride} steps are no multiple of the data's stride {episodes.frame_stride}")
+    if settings.goal_steps < stride:
+        raise UserError(
+            f"plan.goal_steps is {settings.goal_steps}, less than one block of the model's, {stride} steps; give more"
+        )
     if "expert" in settings.policy and task.expert is None:
         settings = replace(settings, policy=tuple(name for name in settings.policy if name != "expert"))
     rows = Rows(task, episodes)

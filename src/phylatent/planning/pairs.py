@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from phylatent.data.readers import Episodes
-from phylatent.data.stats import Split
+from phylatent.data.stats import Side, Split
 from phylatent.errors import UserError
 from phylatent.randomness import derive_seed
+from phylatent.reading import read_json
+from phylatent.reading.shapes import COUNT, misfit
 from phylatent.records import write_json
 from phylatent.schema import HELD_OUT, PlanConfig, Row, Rule, TaskSpec
+
+SHAPE = {"task": str, "protocol": str, "data": str, "split?": str, "pairs": [{}], "hash": str}
+NAMED = {"seed": COUNT, "episode": COUNT, "start": COUNT, "goal": COUNT}
 
 
 @dataclass(frozen=True)
@@ -52,15 +55,29 @@ class PairList:
 
     @classmethod
     def load(cls, path: Path) -> PairList:
-        try:
-            record: Mapping[str, Any] = json.loads(path.read_text())
-            pairs = tuple(Pair(**pair) for pair in record["pairs"])
-            found = cls(record["task"], record["protocol"], record["data"], record.get("split", HELD_OUT), pairs)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path} is not a start/goal list written by `phylatent plan`") from error
-        if found.hash != record.get("hash"):
+        """An error unless it is one that `save` wrote: by its form, pair by pair, and by its hash."""
+        if not path.is_file():
+            raise UserError(f"there is no start/goal list {path}")
+        record = read_json(path, again="this is not a start/goal list: give plan.list= one that `phylatent plan` wrote")
+        wrong = misfit(record, SHAPE) or next(
+            (f"it has {name}, which is not of a list" for name in record if name not in _names(SHAPE)), None
+        )
+        for index, pair in enumerate(record["pairs"] if wrong is None else ()):
+            surplus = next((f" has {name}, which is not of a pair" for name in pair if name not in NAMED), None)
+            wrong = wrong or misfit(pair, NAMED, f"pair {index}") or (surplus and f"pair {index}{surplus}")
+        if wrong:
+            raise UserError(f"{path} is not a start/goal list written by `phylatent plan`: {' '.join(wrong.split())}")
+        if not record["pairs"]:
+            raise UserError(f"{path} holds no pairs; give plan.list= a list that does")
+        pairs = tuple(Pair(**pair) for pair in record["pairs"])
+        found = cls(record["task"], record["protocol"], record["data"], record.get("split", HELD_OUT), pairs)
+        if found.hash != record["hash"]:
             raise UserError(f"{path} was changed after it was written: its hash does not fit its pairs")
         return found
+
+
+def _names(shape: dict[str, object]) -> set[str]:
+    return {name.removesuffix("?") for name in shape}
 
 
 class Rows:
@@ -100,9 +117,25 @@ def make_list(task: TaskSpec, episodes: Episodes, split: Split, protocol: str, s
         )
     if found.split != side.name:
         raise UserError(f"{settings.list} is a list of {found.split} episodes, and this model is judged on {side.name} ones")
-    if not {pair.episode for pair in found.pairs} <= set(side.episodes):
-        raise UserError(f"{settings.list} holds episodes that are not among this model's {side.name} ones")
+    _check_pairs(found, side, episodes, settings.list)
     return found
+
+
+def _check_pairs(found: PairList, side: Side, episodes: Episodes, name: str) -> None:
+    """An error unless every pair lies in one episode of this side: a hash says who wrote a list last, not that it is true."""
+    allowed = set(side.episodes)
+    for index, pair in enumerate(found.pairs):
+        if pair.episode not in allowed:
+            raise UserError(
+                f"{name} holds episodes that are not among this model's {side.name} ones: pair {index} is of episode "
+                f"{pair.episode}"
+            )
+        rows = int(episodes.lengths[pair.episode])
+        if not pair.start < pair.goal < rows:
+            raise UserError(
+                f"pair {index} of {name} starts at row {pair.start} with its goal at row {pair.goal} of episode "
+                f"{pair.episode}, which has {rows} rows; a goal lies after its start and in its episode"
+            )
 
 
 def draw_pairs(task: TaskSpec, episodes: Episodes, split: Split, protocol: str, settings: PlanConfig) -> PairList:

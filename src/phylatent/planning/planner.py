@@ -59,8 +59,13 @@ class Plans:
 class Planner:
     """Model-predictive control in the latent space; `act` serves a control loop of your own.
 
-    >>> planner = Planner(WorldModel.from_pretrained("runs/my-run/model"))
-    >>> action = planner.act(observation, goal)   # two uint8 frames [H, W, 3]; one raw action
+    `act` takes two frames, uint8 [H, W, 3], and returns one raw action.
+
+    >>> import numpy as np
+    >>> planner = phylatent.Planner(phylatent.WorldModel.from_pretrained(f"{run}/model"))
+    >>> observation, goal = np.zeros((2, 32, 32, 3), dtype=np.uint8)
+    >>> planner.act(observation, goal).shape
+    (2,)
     """
 
     def __init__(

@@ -4,6 +4,7 @@ from phylatent.schema.diagnose import PAPER_DIAGNOSTICS, PERTURBATIONS, SEVERITI
 from phylatent.schema.plan import PLAN_PROTOCOLS, PlanConfig
 from phylatent.schema.settings import (
     AS_PUBLISHED,
+    CHOICES,
     FAST,
     ClipConfig,
     CollectConfig,
@@ -19,6 +20,7 @@ from phylatent.schema.task import Normaliser, PhysicalTarget, Policy, Row, Rule,
 
 __all__ = [
     "AS_PUBLISHED",
+    "CHOICES",
     "FAST",
     "HELD_OUT",
     "PAPER_DIAGNOSTICS",

@@ -27,10 +27,18 @@ def choices(name: str, values: tuple[str, ...], allowed: tuple[str, ...]) -> Non
         check(value in allowed, f"{name} holds {value!r}; it must be among {', '.join(allowed)}")
 
 
+LARGEST = 2**63
+"""What a seed must stay below, so that every file and generator can hold it."""
+
+
+def seed(section: str, value: int) -> None:
+    check(0 <= value < LARGEST, f"{section}seed is {value}; it must be at least 0, and fit 63 bits")
+
+
 def whole(name: str, values: tuple[int, ...], lowest: int) -> None:
     check(len(values) > 0, f"{name} is empty")
     for value in values:
-        check(value >= lowest, f"{name} holds {value}; it must be at least {lowest}")
+        check(lowest <= value < LARGEST, f"{name} holds {value}; it must be at least {lowest}, and fit 63 bits")
     check(len(set(values)) == len(values), f"{name} holds a value twice")
 
 

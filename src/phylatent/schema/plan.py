@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from phylatent.schema.checks import as_tuples, at_least, check, choices, whole
-from phylatent.schema.split import TEST, check_split
+from phylatent.schema.split import SPLITS, TEST, check_split
 
 PLAN_PROTOCOLS = ("paper", "object", "moderate", "strict")
 """All there are, in the order of tables and pages; a task declares those that mean something there."""
@@ -13,6 +13,15 @@ POLICIES = ("model", "random", "nothing", "expert")
 HISTORIES = ("executed", "recorded")
 NOISES = ("white", "data")
 COSTS = ("latent", "readout")
+CHOICES = {
+    "protocol": PLAN_PROTOCOLS,
+    "policy": POLICIES,
+    "split": SPLITS,
+    "history": HISTORIES,
+    "noise": NOISES,
+    "cost": COSTS,
+}
+"""Setting → what it may be."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +29,19 @@ class PlanConfig:
     """The search and the evaluation around it; the paper's numbers. A solver's own settings live beside it."""
 
     protocol: tuple[str, ...] = ("paper",)
+    """Which rules decide success: `paper`, `moderate`, `strict`, and `object` where a task has it."""
     policy: tuple[str, ...] = POLICIES
+    """Who acts: the model, and beside it random actions, none at all, and an expert where the task has one."""
     split: str = TEST
     """Whose episodes: `test` for results, `validation` for choices."""
     pairs: int = 100
     """For each evaluation seed."""
     seeds: tuple[int, ...] = (0, 1, 2)
+    """Evaluation seeds; each draws pairs of its own."""
     goal_steps: int = 25
+    """Raw steps from a start to its goal in the recorded episode."""
     budget: int = 50
+    """Raw steps that an episode may take."""
     solver: str = "cem"
     """How plans are searched for: by name, or the path of a file that declares a solver (planning/solvers/)."""
     horizon: int = 5
@@ -54,7 +68,9 @@ class PlanConfig:
     candidates: int = 100
     """Times `iterations`: the rollouts of the model that a search may spend, whatever the solver."""
     elites: int = 10
+    """Best candidates that the next iteration is drawn around."""
     iterations: int = 10
+    """Rounds of a search."""
     gradient_steps: int = 0
     """Steps down the cost's gradient from what the search has found."""
     gradient_rate: float = 0.1
@@ -87,9 +103,9 @@ class PlanConfig:
         most = max(self.candidates, PlanConfig.elites)
         check(self.elites <= most, f"plan.elites is {self.elites}, more than plan.candidates = {self.candidates}")
         check(self.receding <= self.horizon, f"plan.receding is {self.receding}, more than plan.horizon = {self.horizon}")
-        for name, allowed in (("history", HISTORIES), ("noise", NOISES), ("cost", COSTS)):
+        for name in ("history", "noise", "cost"):
             value = getattr(self, name)
-            check(value in allowed, f"plan.{name} is {value!r}; it must be one of {', '.join(allowed)}")
+            check(value in CHOICES[name], f"plan.{name} is {value!r}; it must be one of {', '.join(CHOICES[name])}")
         choices("plan.protocol", self.protocol, PLAN_PROTOCOLS)
         choices("plan.policy", self.policy, POLICIES)
         check_split("plan", self.split)

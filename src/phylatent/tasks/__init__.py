@@ -20,6 +20,7 @@ from phylatent.errors import UserError, unknown
 from phylatent.own_files import is_path
 from phylatent.schema import TaskSpec
 from phylatent.tasks.own import checked_task, load_task_file
+from phylatent.trust import allow
 
 GROUP = "phylatent.tasks"
 VARIABLE = "PHYLATENT_TASKS"
@@ -47,19 +48,33 @@ def all_tasks() -> dict[str, TaskSpec]:
     return {module.TASK.name: module.TASK for module in modules if hasattr(module, "TASK")}
 
 
-def get_task(name: str, recorded: str | None = None, now: str | None = None) -> TaskSpec:
-    """A task by its name, or by the path of its file.
+def get_task(name: str) -> TaskSpec:
+    """The task that the user names, or whose file the user names by its path."""
+    if is_path(name):
+        allow(name)
+        return add_task_file(Path(name))
+    return _find(name)
 
-    `recorded` is the file that a saved configuration names, `now` where the user says that file is now.
+
+def saved_task(name: str, recorded: str | None = None, now: str | None = None) -> TaskSpec:
+    """The task that a saved file names. It is a hint, not a wish: no code is run because a file says so (trust.py).
+
+    `recorded` is where the file says that the task is declared, `now` where the user says that it is.
     """
     if now is not None:
+        allow(now)
         return _expect(name, add_task_file(Path(now), given=True), now)
     if is_path(name):
-        return add_task_file(Path(name))
+        raise UserError(f"its task is said to be {name!r}, a path where a name should be; if you trust it, give task={name}")
+    return _find(name, recorded)
+
+
+def _find(name: str, recorded: str | None = None) -> TaskSpec:
     if name in all_tasks():
         _check_not_installed_too(name)
         return all_tasks()[name]
     for path in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        allow(path)
         add_task_file(Path(path), given=True)
     known = _own.get(name)
     if known is not None and (recorded is None or known.given or known.file == Path(recorded)):

@@ -6,25 +6,38 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import lightning as L
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from phylatent.diagnostics.during_training import SmallDiagnosis
-from phylatent.errors import Interrupted
-from phylatent.runs import checkpoint_file, checkpoints
+from phylatent.errors import Interrupted, PhylatentError
+from phylatent.runs import CONFIG, checkpoint_file, checkpoints
+from phylatent.training.checkpoint import first_not_finite
 from phylatent.training.clock import Clock
-from phylatent.training.module import StepModule
+from phylatent.training.module import LossNotFinite, StepModule
 from phylatent.training.shares import INERT, inert
 from phylatent.training.validation import Validator
 
 KEPT = 2
+ELSEWHERE = ("share", "r2")
+"""What a validation measures for tables and figures alone."""
+
+
+class TwoLines(Progress):
+    """The bar with step, time left and speed, whatever the terminal's width, and the losses on a line of their own below it."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        for task in self.tasks:
+            yield Text(f"  {task.fields['losses']}", no_wrap=True, overflow="ellipsis")
 
 
 class Metrics(L.Callback):
@@ -42,17 +55,17 @@ class Metrics(L.Callback):
         self.started, self.first_step = time.perf_counter(), trainer.global_step
         if not trainer.is_global_zero:
             return
-        self.progress = Progress(
-            TextColumn("{task.description}"),
+        self.progress = TwoLines(
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[losses]}"),
+            TextColumn("{task.fields[speed]} clips/s", markup=False),
             console=self.console,
             transient=True,
         )
         done, total = trainer.global_step, module.total_steps
-        self.task = self.progress.add_task(module.title, total=total, completed=done, losses="")
+        self.task = self.progress.add_task(module.title, total=total, completed=done, speed="–", losses="")
         self.progress.start()
 
     def on_train_batch_end(
@@ -67,7 +80,7 @@ class Metrics(L.Callback):
                 logger.log_metrics({f"train/{name}": value for name, value in values.items()}, module.offset + step)
         if self.progress is not None:
             losses = " ".join(f"{name} {value:.3g}" for name, value in module.latest.items())
-            self.progress.update(self.task, completed=step, losses=f"{speed:.0f} clips/s  {losses}")
+            self.progress.update(self.task, completed=step, speed=f"{speed:.0f}", losses=losses)
 
     def _stop(self) -> None:
         if self.progress is not None:
@@ -79,6 +92,16 @@ class Metrics(L.Callback):
 
     def on_exception(self, trainer: L.Trainer, module: L.LightningModule, exception: BaseException) -> None:
         self._stop()
+
+
+def told(validation: dict[str, float]) -> str:
+    """What a validation measured, for the terminal: losses, then read-out errors by dimension. validation.csv has all of it."""
+    plain = {name: value for name, value in validation.items() if "/" not in name}
+    errors = {name.removeprefix("error/"): value for name, value in validation.items() if name.startswith("error/")}
+    rates = {name: value for name, value in validation.items() if name.partition("/")[0] not in (*ELSEWHERE, name, "error")}
+    parts = [(plain, ""), (errors, "read-out errors: "), (rates, "")]
+    lines = (title + "  ".join(f"{name} {value:.3g}" for name, value in part.items()) for part, title in parts if part)
+    return "\n  ".join(lines)
 
 
 @dataclass(frozen=True)
@@ -121,8 +144,7 @@ class Validation(L.Callback):
             self.last |= self.diagnosing(module, diagnose)
         for logger in trainer.loggers:
             logger.log_metrics({f"val/{name}": value for name, value in self.last.items()}, module.offset + step)
-        shown = "  ".join(f"{name} {value:.4g}" for name, value in self.last.items() if not name.startswith("share/"))
-        self.say(f"{module.label} {step}/{module.total_steps}, validation: {shown}")
+        self.say(f"{module.label} {step}/{module.total_steps}, validation: {told(self.last)}")
         if idle := inert(self.last):
             self.say(f"  inert, with less than {INERT:.1%} of the gradient at Z and at Ẑ: {', '.join(idle)}")
 
@@ -174,12 +196,27 @@ class Checkpoints(L.Callback):
 
     def _save(self, trainer: L.Trainer, module: StepModule) -> None:
         module.stop_unless_weights_are_finite()
+        self._stop_unless_all_is_finite(trainer, module)
+        if not (self.directory / CONFIG).exists():  # it would come back as half a run
+            raise PhylatentError(f"{self.directory} was moved or deleted while it was trained in; nothing was written there")
         trainer.save_checkpoint(checkpoint_file(self.directory, self.stage, trainer.global_step))
         self.clock.save()
         self.saved_at = time.monotonic()
         if trainer.is_global_zero:
             for old in checkpoints(self.directory, self.stage)[:-KEPT]:
                 old.unlink()
+
+    @staticmethod
+    def _stop_unless_all_is_finite(trainer: L.Trainer, module: StepModule) -> None:
+        """Weights are not all that goes on: statistics of layers and the optimiser's means can be lost before the weights are.
+
+        Those of processes may differ, so that they decide together.
+        """
+        states = [{"state": optimizer.state_dict()["state"]} for optimizer in trainer.optimizers]
+        broken = first_not_finite({"state_dict": module.state_dict(), "optimizer_states": states})
+        if trainer.strategy.reduce_boolean_decision(broken is not None, all=False):
+            step = f"{module.label} {trainer.global_step}"
+            raise LossNotFinite(f"{broken or 'a tensor of another process'} is not finite after {step}; training stopped")
 
     def on_train_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         self._restore_signals()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from pathlib import Path
 
+from phylatent.reading import check_shape, read_json
 from phylatent.records import write_json
-from phylatent.runs import TIME
+from phylatent.runs import TIME, TIME_SHAPE
 from phylatent.training.storage import is_main
+
+AGAIN = "delete it to go on, without the time that was spent before"
 
 
 class Clock:
@@ -22,8 +24,9 @@ class Clock:
         self.path, self.started = directory / TIME, started
         self.earlier = [math.nan] if earlier_unknown else []
         if self.path.exists():
-            spent = json.loads(self.path.read_text())["seconds_of_starts"]
-            self.earlier = [math.nan if seconds is None else seconds for seconds in spent]
+            found = read_json(self.path, again=AGAIN)
+            check_shape(self.path, found, TIME_SHAPE, again=AGAIN)
+            self.earlier = [math.nan if seconds is None else seconds for seconds in found["seconds_of_starts"]]
 
     @property
     def starts(self) -> int:

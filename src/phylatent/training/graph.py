@@ -163,7 +163,12 @@ def build(
     target: Normaliser | None = None,
     action_correlations: tuple[Any, ...] | None = None,
 ) -> TrainingGraph:
-    """The training graph of a configuration. Without statistics of data, actions and targets pass as they are."""
+    """The training graph of a configuration. Without statistics of data, actions and targets pass as they are.
+
+    >>> graph = phylatent.build(phylatent.compose("tworooms", "smoke", "phylatent"))
+    >>> list(graph.terms)
+    ['pred', 'sigreg', 'svic', 'psg', 'fra', 'casc', 'ld']
+    """
     task = config.spec
     world_model = WorldModel(
         WorldModelConfig(

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from phylatent.reading import check_shape, read_json
+from phylatent.reading.shapes import COUNT, REAL, Maybe
 from phylatent.runs import RESULT
+
+AGAIN = "delete it, and resume=true makes it again from the last checkpoint"
+MEASURED = {"*": Maybe(REAL)}
+SHAPE = {
+    "steps": COUNT,
+    "seconds": Maybe(REAL),
+    "starts?": COUNT,
+    "peak_memory_gb": Maybe(REAL),
+    "validation": MEASURED,
+    "validation_before_predictor_steps?": Maybe(MEASURED),
+}
 
 
 @dataclass(frozen=True)
@@ -28,14 +40,15 @@ class TrainResult:
 
 
 def read_result(directory: Path) -> TrainResult:
-    record = json.loads((directory / RESULT).read_text())
+    record = read_json(directory / RESULT, again=AGAIN)
+    check_shape(directory / RESULT, record, SHAPE, again=AGAIN)
     before = record.get("validation_before_predictor_steps")
     return TrainResult(
         directory=directory,
         steps=record["steps"],
         seconds=math.nan if record["seconds"] is None else record["seconds"],
         starts=record.get("starts", 1),
-        peak_memory_gb=record["peak_memory_gb"],
+        peak_memory_gb=math.nan if record["peak_memory_gb"] is None else record["peak_memory_gb"],
         validation=_numbers(record["validation"]),
         validation_before_predictor_steps=None if before is None else _numbers(before),
     )

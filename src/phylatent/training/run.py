@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import math
+import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from phylatent.data.readers import Episodes, open_episodes
 from phylatent.data.stats import Split, fit_statistics, split_episodes
 from phylatent.data.windows import Windows, steps_per_epoch
 from phylatent.diagnostics.during_training import columns, make_small_diagnosis
-from phylatent.errors import UserError
-from phylatent.files import whole_directory
+from phylatent.errors import Interrupted, UserError
+from phylatent.extras import install, missing, need
+from phylatent.files import in_full, whole_directory
 from phylatent.machine import cores, has_compiler, keep_freed_memory, peak_memory_gb, resolve_device
 from phylatent.objectives import OBJECTIVES
 from phylatent.records import provenance, write_json
@@ -29,6 +31,7 @@ from phylatent.runs import (
     MODEL,
     PREDICTOR,
     RESULT,
+    TRAIN_TABLE,
     check_data,
     check_free,
     claim,
@@ -40,7 +43,8 @@ from phylatent.schema import Config, TaskSpec
 from phylatent.training.callbacks import Diagnosing
 from phylatent.training.clock import Clock
 from phylatent.training.graph import TrainingGraph, build, target_periods
-from phylatent.training.module import TrainingModule
+from phylatent.training.memory import check_fits_memory
+from phylatent.training.module import LossNotFinite, TrainingModule
 from phylatent.training.predictor_steps import ClipsWithoutFrames, PredictorModule, predictor_windows
 from phylatent.training.result import TrainResult, read_result
 from phylatent.training.stages import Stage, Surroundings, fit
@@ -63,10 +67,16 @@ class Prepared:
     total_steps: int
 
 
-def train(config: Config, *, out: Path | None = None, resume: bool = False) -> TrainResult:
-    """Train, export to `out/model`, and leave `out/result.json`. `resume` continues what `out` holds."""
+def train(config: Config, *, out: str | Path | None = None, resume: bool = False) -> TrainResult:
+    """Train, export to `out/model`, and leave `out/result.json`. `resume` continues what `out` holds.
+
+    >>> config = phylatent.compose("tworooms", "smoke", "lewm", [f"data={data}", "train.steps=2"])
+    >>> result = phylatent.train(config, out="runs/mine")
+    >>> result.steps, sorted(path.name for path in (result.directory / "model").iterdir())
+    (2, ['README.md', 'config.json', 'model.safetensors'])
+    """
     started = time.perf_counter()
-    directory = out or default_directory(config)
+    directory = in_full(out) or default_directory(config)
     config = with_data_path(config)
     if resume:
         if not (directory / CONFIG).exists():
@@ -78,10 +88,25 @@ def train(config: Config, *, out: Path | None = None, resume: bool = False) -> T
     prepared = prepare(config)
     # With several processes Lightning starts this very command again for each: only the first one claims the directory.
     owner = claim(directory, resume=resume) if is_main() else contextlib.nullcontext()
-    with owner:
+    with gone_unless_begun(directory), owner:
         if is_main() and not (directory / CONFIG).exists():
             save_config(config, directory / CONFIG)
         return _fit(prepared, directory, started)
+
+
+@contextlib.contextmanager
+def gone_unless_begun(directory: Path) -> Iterator[None]:
+    """A run that fails before its first checkpoint, and that was nothing before, leaves nothing behind to be in the way."""
+    there = directory.is_dir() and any(directory.iterdir())
+    try:
+        yield
+    except (LossNotFinite, Interrupted):  # what it did until then says why
+        raise
+    except Exception:
+        begun = newest_checkpoint(directory) is not None or (directory / TRAIN_TABLE).exists()
+        if is_main() and not there and not begun:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def with_data_path(config: Config) -> Config:
@@ -100,14 +125,15 @@ def prepare(config: Config) -> Prepared:
         raise UserError("train.predictor_steps needs an objective that teaches the predictor, such as pred")
     if config.train.compile and device == "cpu" and not has_compiler():
         raise UserError("train.compile=true needs a C++ compiler, such as g++, which this machine does not have")
-    if config.train.wandb and importlib.util.find_spec("wandb") is None:
-        raise UserError("train.wandb=true needs the wandb package: pip install 'phylatent[wandb]'")
+    if config.train.wandb:
+        need("wandb", "train.wandb=true")
     task = config.spec
     episodes = open_episodes(data_path(config), task)
     split = split_episodes(len(episodes.lengths), config.split)
     statistics = fit_statistics(episodes, task, split.train, periods=target_periods(config))
     windows = Windows(episodes, split.train, config.clip)
     predictor_windows(windows, config)  # what they lack shows now and not after the training
+    check_fits_memory(config)
     return Prepared(
         config=config,
         device=device,
@@ -137,8 +163,9 @@ def _fit(prepared: Prepared, directory: Path, started: float) -> TrainResult:
     if is_main():
         check_data(directory, prepared.data)
     clock = Clock(directory, started, earlier_unknown=newest_checkpoint(directory) is not None)
-    clock.save()
     console = Console(stderr=True, quiet=not is_main())
+    if missing("tensorboard"):
+        console.print(f"no tables for TensorBoard are written: {install('tensorboard')}", highlight=False, markup=False)
     run = Surroundings(config, prepared.device, directory, prepared.validator, prepared.diagnosing, clock, console)
     # A run that stopped in the predictor's own steps is done with the joint ones, and its newest weights are not theirs.
     joint = fit(_joint_stage(prepared), run) if newest_checkpoint(directory, PREDICTOR) is None else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,21 +15,23 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.strategies import DDPStrategy
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 from torch.utils.data import DataLoader
 
 from phylatent.composition import to_dict
 from phylatent.data.read_ahead import ReadAhead
 from phylatent.data.windows import StepSampler, Windows, as_it_is
-from phylatent.errors import Interrupted, UserError
-from phylatent.runs import TENSORBOARD, go_on_command, newest_checkpoint
+from phylatent.errors import Interrupted
+from phylatent.extras import missing
+from phylatent.runs import JOINT, TENSORBOARD, go_on_command, newest_checkpoint
 from phylatent.schema import Config
+from phylatent.texts import printable
 from phylatent.training.callbacks import Checkpoints, Diagnosing, Metrics, Validation
+from phylatent.training.checkpoint import check_fits, newest_good
 from phylatent.training.clock import Clock
-from phylatent.training.graph import TrainingGraph
 from phylatent.training.module import LossNotFinite, StepModule
 from phylatent.training.predictor_steps import ClipsWithoutFrames
-from phylatent.training.storage import AtomicCheckpointIO, CsvTables, load_checkpoint
+from phylatent.training.storage import AtomicCheckpointIO, CsvTables
 from phylatent.training.validation import Validator
 
 
@@ -72,7 +75,7 @@ def fit(stage: Stage, run: Surroundings) -> dict[str, float]:
     _quiet()
     config, module = run.config, stage.module
     newest = newest_checkpoint(run.directory, stage.name)
-    first_step = check_fits(newest, module.graph) if newest else 0
+    first_step = check_fits(newest, module) if newest else 0
     go_on = go_on_command(run.directory)
     validation = Validation(run.validator, config.train.validate_every, run.console.print, run.diagnosing)
     saving = (config.train.checkpoint_every, config.train.checkpoint_minutes, go_on, run.clock)
@@ -81,35 +84,20 @@ def fit(stage: Stage, run: Surroundings) -> dict[str, float]:
         validation,
         Checkpoints(run.directory, stage.name, *saving, last=stage.last),
     ]
-    where = f"from step {first_step} " if first_step else ""
-    run.console.print(f"{stage.opening} {where}to step {module.total_steps} → {escape(str(run.directory))}")
     trainer = _trainer(stage, run, first_step, callbacks)
     loader = _loader(stage, config, first_step, trainer)
+    run.clock.save()  # from here on it counts: everything that it goes on from was read
+    where = f"from step {first_step} " if first_step else ""
+    opening = f"{stage.opening} {where}to step {module.total_steps} → {run.directory}"
+    run.console.print(Text(printable(opening)))
     try:
         trainer.fit(module, loader, ckpt_path=newest, weights_only=True)
     except LossNotFinite as error:
-        good = newest_checkpoint(run.directory, stage.name) or newest_checkpoint(run.directory)
+        good = newest_good(run.directory, *dict.fromkeys((stage.name, JOINT)))
         raise LossNotFinite(f"{error}. Last good checkpoint: {good or 'none yet'}") from error
     except SystemExit as error:  # Lightning's answer to a Ctrl-C that was not ours to take
         raise Interrupted(f"stopped at once; go on from the last checkpoint with: {go_on}") from error
     return validation.last
-
-
-def check_fits(path: Path, graph: TrainingGraph) -> int:
-    """The step a checkpoint is at; an error if it is of another shape than the run's graph."""
-    checkpoint = load_checkpoint(path)
-    saved = {name.removeprefix("graph."): tensor.shape for name, tensor in checkpoint["state_dict"].items()}
-    ours = {name: tensor.shape for name, tensor in graph.state_dict().items()}
-    for name in sorted(saved.keys() ^ ours.keys()):
-        holder = "the checkpoint" if name in saved else "the run's configuration"
-        raise UserError(f"{path} does not fit this run: only {holder} has {name}; was config.yaml changed?")
-    for name, shape in ours.items():
-        if saved[name] != shape:
-            raise UserError(
-                f"{path} does not fit this run: {name} is {list(saved[name])} in the checkpoint and {list(shape)} in the "
-                "run's configuration; was config.yaml changed?"
-            )
-    return int(checkpoint["global_step"])
 
 
 def _trainer(stage: Stage, run: Surroundings, first_step: int, callbacks: list[L.Callback]) -> L.Trainer:
@@ -117,10 +105,9 @@ def _trainer(stage: Stage, run: Surroundings, first_step: int, callbacks: list[L
     precision = config.train.precision
     if precision == "auto":
         precision = "bf16" if run.device == "cuda" else "fp32"
-    loggers: list[Logger] = [
-        CsvTables(directory, stage.module.offset + first_step),
-        TensorBoardLogger(directory, name="", version=TENSORBOARD),
-    ]
+    loggers: list[Logger] = [CsvTables(directory, stage.module.offset + first_step)]
+    if not missing("tensorboard"):
+        loggers.append(TensorBoardLogger(directory, name="", version=TENSORBOARD))
     if config.train.wandb:
         from lightning.pytorch.loggers import WandbLogger
 
@@ -188,3 +175,10 @@ def _quiet() -> None:
         ".*isinstance.treespec, LeafSpec.*",
     ):
         warnings.filterwarnings("ignore", message=message)
+    threading.excepthook = _tell_unless_told
+
+
+def _tell_unless_told(failed: threading.ExceptHookArgs) -> None:
+    """TensorBoard's writer raises its error once more in the thread that trains, where it becomes a sentence."""
+    if type(failed.thread).__name__ != "_AsyncWriterThread":
+        threading.__excepthook__(failed)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import pickle
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, ClassVar
-from zipfile import BadZipFile
 
 import torch
 from lightning.fabric.plugins import CheckpointIO
@@ -16,7 +14,13 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from phylatent.errors import UserError
 from phylatent.files import atomic
+from phylatent.reading import damaged, read_table, read_tensors
 from phylatent.runs import TRAIN_TABLE, VALIDATION_TABLE
+
+DELETE = "delete it to go on from the one before it"
+"""What to do about a checkpoint that is none."""
+MOVE = "move it away to go on without what it says of the steps before"
+"""What to do about a table."""
 
 
 def is_main() -> bool:
@@ -25,17 +29,13 @@ def is_main() -> bool:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Tensors and plain values only; a pickle that would run code is refused."""
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        return {"state_dict": checkpoint["state_dict"], "global_step": checkpoint["global_step"], **checkpoint}
-    except FileNotFoundError as error:
-        raise UserError(f"there is no checkpoint {path}") from error
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, BadZipFile, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path} is not a whole phylatent checkpoint ({' '.join(str(error).split())[:120]}); "
-            "delete it to go on from the one before it"
-        ) from error
+    """Tensors and plain values only; a pickle that would run code is refused. What is in it is for `check_fits` to judge."""
+    if not path.is_file():
+        raise UserError(f"there is no checkpoint {path}")
+    checkpoint = read_tensors(path, again=DELETE, kind="phylatent checkpoint")
+    if not isinstance(checkpoint, dict):
+        raise damaged(path, f"it is not a whole phylatent checkpoint but a {type(checkpoint).__name__}", DELETE)
+    return checkpoint
 
 
 class AtomicCheckpointIO(CheckpointIO):
@@ -64,8 +64,11 @@ class CsvTables(Logger):
         self.directory = directory
         self.headers: dict[str, list[str]] = {}
         if is_main():
-            for name in self.FILES.values():
-                self._keep_until(directory / name, first_step)
+            tables = {
+                directory / name: self.read(directory / name) for name in self.FILES.values()
+            }  # all whole, or none touched
+            for path, rows in tables.items():
+                self._keep_until(path, rows, first_step)
 
     @property
     def name(self) -> str:
@@ -101,19 +104,13 @@ class CsvTables(Logger):
 
     @staticmethod
     def read(path: Path) -> list[dict[str, str]]:
-        if not path.exists():
-            return []
-        with path.open(newline="") as handle:
-            return list(csv.DictReader(handle))
+        return read_table(path, again=MOVE, unfinished=True) if path.exists() else []
 
     @staticmethod
-    def _keep_until(path: Path, step: int) -> None:
-        rows = CsvTables.read(path)
-        if not rows:
-            return
-        kept = [row for row in rows if row["step"].isdigit() and int(row["step"]) <= step]
+    def _keep_until(path: Path, rows: list[dict[str, str]], step: int) -> None:
+        kept = [row for row in rows if int(row["step"]) <= step]
         if not kept:
-            path.unlink()
+            path.unlink(missing_ok=True)
             return
         with atomic(path) as temporary, temporary.open("w", newline="") as handle:
             writer = csv.DictWriter(handle, list(kept[0]))
@@ -124,4 +121,4 @@ class CsvTables(Logger):
 def validation_at(directory: Path, step: int) -> dict[str, float]:
     """What a run's table says of the validation at a step, or the last one before: for a run that was killed after it."""
     rows = [row for row in CsvTables.read(directory / CsvTables.FILES["val"]) if int(row["step"]) <= step]
-    return {name: float(value) for name, value in rows[-1].items() if name != "step"} if rows else {}
+    return {name: float(value or "nan") for name, value in rows[-1].items() if name != "step"} if rows else {}

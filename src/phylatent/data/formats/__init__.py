@@ -22,6 +22,8 @@ class Store(Protocol):
     """Name → shape and type."""
     attributes: dict[str, Any]
     """What the file says about itself."""
+    checksums: frozenset[str]
+    """The columns whose bytes are guarded by checksums."""
     at_hand: bool
     """Whether reading a frame is no more than copying it, also from several threads at once."""
 

@@ -2,7 +2,8 @@
 
 HDF5 sets up a selection, a chunk cache and a filter pipeline for every frame. A frame's bytes are found without them when
 frames are not split over chunks, and when they are either stored as they are or compressed with Blosc alone. Of a chunk of
-several frames only the blocks of one are decompressed. Whatever is not like that, the caller asks HDF5 for.
+several frames only the blocks of one are decompressed. Where chunks carry a Fletcher-32 behind their bytes, as in our own
+files, it is checked. Whatever is not like that, the caller asks HDF5 for.
 """
 
 # N frames, C frames of a chunk
@@ -18,6 +19,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from phylatent.data.formats.checksums import FLETCHER, FLETCHER_BYTES, filters, fletcher
+
 BLOSC = 32001
 """The number by which HDF5 knows Blosc."""
 TYPE_SIZE = 3
@@ -29,11 +32,13 @@ Decode = Callable[[bytes, int, int], bool]
 class FrameReader:
     """Reads frames of one open dataset. Make one with `frame_reader`."""
 
-    def __init__(self, dataset: h5py.Dataset, decode: Decode | None) -> None:
+    def __init__(self, dataset: h5py.Dataset, decode: Decode | None, *, checked: bool = False) -> None:
         self._id = dataset.id
         self._per_chunk: int = dataset.chunks[0]
         self._rest = (0,) * (dataset.ndim - 1)
         self._decode = decode
+        self._unchecked = bytearray(b"\1") * -(-len(dataset) // self._per_chunk) if checked else None
+        """Whether a chunk's checksum is still to be looked at: once in a process is enough."""
         self._held: tuple[int, tuple[int, bytes]] | None = None
         """The chunk that was read last, as it is stored: the next frame is often in it."""
 
@@ -50,7 +55,13 @@ class FrameReader:
 
     def _chunk(self, chunk: int) -> tuple[int, bytes]:
         if self._held is None or self._held[0] != chunk:
-            self._held = chunk, self._id.read_direct_chunk((chunk * self._per_chunk, *self._rest))
+            skipped, stored = self._id.read_direct_chunk((chunk * self._per_chunk, *self._rest))
+            if self._unchecked is not None:
+                if self._unchecked[chunk]:
+                    _check(stored)
+                    self._unchecked[chunk] = 0
+                stored = stored[:-FLETCHER_BYTES]
+            self._held = chunk, (skipped, stored)
         return self._held[1]
 
 
@@ -58,12 +69,20 @@ def frame_reader(dataset: h5py.Dataset) -> FrameReader | None:
     """None where frames can only be read the ordinary way."""
     if dataset.chunks is None or dataset.chunks[1:] != dataset.shape[1:] or dataset.dtype.hasobject:
         return None
-    settings = dataset.id.get_create_plist()
-    filters = [settings.get_filter(position)[0] for position in range(settings.get_nfilters())]
-    if not filters and dataset.chunks[0] == 1:
+    applied = filters(dataset)
+    if not applied and dataset.chunks[0] == 1:
         return FrameReader(dataset, None)
     decode = _blosc_decoder(math.prod(dataset.shape[1:]) * dataset.dtype.itemsize, dataset.chunks[0])
-    return FrameReader(dataset, decode) if filters == [BLOSC] and decode is not None else None
+    if decode is None or applied not in ([BLOSC], [BLOSC, FLETCHER]):
+        return None
+    return FrameReader(dataset, decode, checked=FLETCHER in applied)
+
+
+def _check(stored: bytes) -> None:
+    """An error if the bytes are not those that were written."""
+    size, checksum = len(stored) - FLETCHER_BYTES, fletcher()
+    if checksum is not None and checksum(stored, size) != int.from_bytes(stored[size:], "little"):
+        raise ValueError("the checksum of a chunk does not match")
 
 
 def contiguous_offset(dataset: h5py.Dataset) -> int | None:

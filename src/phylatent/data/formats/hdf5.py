@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 import h5py
 import numpy as np
 
+from phylatent.data.formats.checksums import FLETCHER, filters, unsealed
 from phylatent.data.formats.chunks import FrameReader, contiguous_offset, frame_reader
 from phylatent.data.formats.mapped import MappedFrames
 from phylatent.errors import UserError
-from phylatent.files import atomic
+from phylatent.files import atomic, why
+from phylatent.reading import first_line
 
 with contextlib.suppress(ImportError):  # without it plain files are still read, and others say what is missing
     import hdf5plugin  # noqa: F401  registers Blosc, which published frames are compressed with
@@ -23,6 +25,8 @@ with contextlib.suppress(ImportError):  # without it plain files are still read,
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # Chunk indices of HDF5 1.10: they find one frame among millions directly. Every h5py in use reads them.
 LIBVER = "v110"
+UNREADABLE = (OSError, KeyError, RuntimeError, ValueError, TypeError, MemoryError, OverflowError)
+"""What h5py raises over files whose structure is damaged."""
 
 
 class HDF5Store:
@@ -45,11 +49,14 @@ class HDF5Store:
                 self.columns: dict[str, tuple[tuple[int, ...], np.dtype]] = {
                     name: (item.shape, item.dtype) for name, item in datasets.items()
                 }
-                self.attributes: dict[str, Any] = dict(file.attrs)
+                self.checksums = frozenset(name for name, item in datasets.items() if FLETCHER in filters(item))
+                attributes = dict(file.attrs)
                 chunks = datasets["pixels"].chunks if "pixels" in datasets else None
-            except (OSError, KeyError, RuntimeError) as error:
+            except UNREADABLE as error:
                 found = f"{path} is damaged: its columns cannot be listed ({_first_line(error)})"
                 raise UserError(f"{found}; collect or download it again") from error
+        self.attributes: dict[str, Any]
+        self.attributes, self.sealed = unsealed(path, attributes)
         if chunks is not None:
             # A chunk that does not fit the cache is decompressed again for every frame in it.
             self._cache_bytes = max(self._cache_bytes, 4 * int(np.prod(chunks)) * self.columns["pixels"][1].itemsize)
@@ -58,7 +65,7 @@ class HDF5Store:
         """Rows [start, stop) of a column; all of it by default."""
         try:
             return np.asarray(self._handle()[name][start:stop])
-        except OSError as error:
+        except UNREADABLE as error:
             raise self._damaged(name, start, error) from error
 
     def frames(self, rows: np.ndarray) -> np.ndarray:
@@ -74,7 +81,7 @@ class HDF5Store:
                 continue
             try:
                 frames[position] = pixels[row]
-            except OSError as error:
+            except UNREADABLE as error:
                 raise self._damaged("pixels", row, error) from error
         return frames
 
@@ -87,8 +94,8 @@ class HDF5Store:
             self._mapped = None if pixels is None else _mapped(self.path, pixels)
         return self._file
 
-    def _damaged(self, column: str, row: int, error: OSError) -> UserError:
-        if missing := _missing_filter(self._handle()[column]):
+    def _damaged(self, column: str, row: int, error: Exception) -> UserError:
+        if isinstance(error, OSError) and (missing := _missing_filter(self._handle()[column])):
             return UserError(
                 f"column {column!r} of {self.path} is compressed with HDF5 filter {missing}, which is not available here; "
                 f"pip install --upgrade hdf5plugin, or write the file with another filter"
@@ -134,8 +141,11 @@ def new_file(path: Path) -> Iterator[tuple[h5py.File, Sink]]:
 
 def _open(path: Path, **settings: Any) -> h5py.File:
     if not h5py.is_hdf5(path):
-        with path.open("rb") as handle:
-            start = handle.read(len(ZSTD_MAGIC))
+        try:
+            with path.open("rb") as handle:
+                start = handle.read(len(ZSTD_MAGIC))
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {why(error)}; check data=") from error
         if start == ZSTD_MAGIC:
             raise UserError(f"{path} is a zstd archive; unpack it first: `phylatent import {path}`")
         found = "empty" if not start else "not an HDF5 file, or one without its beginning"
@@ -167,7 +177,9 @@ def _mapped(path: Path, pixels: h5py.Dataset) -> MappedFrames | None:
 def _datasets(group: h5py.Group, prefix: str = "", depth: int = 2) -> dict[str, h5py.Dataset]:
     """Datasets with rows, by their path: a column whose name has a slash is a dataset in a group."""
     found: dict[str, h5py.Dataset] = {}
-    for name, item in group.items():
+    for name in group:
+        # h5py passes over what a damaged link leads to. One into nowhere that the writer left there is no column.
+        item = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else group.get(name)
         if isinstance(item, h5py.Dataset):
             found |= {prefix + name: item} if item.shape else {}
         elif isinstance(item, h5py.Group) and depth > 1:
@@ -183,7 +195,8 @@ def _missing_filter(dataset: h5py.Dataset) -> str | None:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    """It may quote names out of the file, which need not be text."""
+    return first_line(error).encode(errors="backslashreplace").decode()
 
 
 STORE = HDF5Store

@@ -9,7 +9,7 @@ prepared.json   what it was made from, its shape and checksum
 
 from __future__ import annotations
 
-import json
+import math
 import os
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +19,8 @@ import numpy as np
 from phylatent.data.formats.hdf5 import HDF5Store
 from phylatent.data.formats.mapped import MappedFrames
 from phylatent.errors import UserError
+from phylatent.reading import read_json
+from phylatent.reading.shapes import is_whole, shown
 
 FRAMES, COLUMNS, ABOUT = "frames.bin", "columns.h5", "prepared.json"
 VERSION = 1
@@ -41,6 +43,8 @@ class PreparedStore:
             raise UserError(f"{path} is damaged: it has no {COLUMNS}; {AGAIN}")
         self._columns = HDF5Store(path / COLUMNS)
         self.attributes: dict[str, Any] = self._columns.attributes
+        self.sealed = self._columns.sealed
+        self.checksums = self._columns.checksums | {"pixels"}
         self.columns = {**self._columns.columns, "pixels": (self._shape, np.dtype(np.uint8))}
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:
@@ -57,7 +61,7 @@ class PreparedStore:
         return self._mapped.take(rows)
 
     def _check_size(self) -> None:
-        expected = int(np.prod(self._shape))
+        expected = math.prod(self._shape)
         try:
             found = os.stat(self.path / FRAMES).st_size
         except OSError as error:
@@ -74,20 +78,19 @@ class PreparedStore:
 
 def read_about(path: Path) -> dict[str, Any]:
     """`prepared.json` of a prepared set."""
-    try:
-        about = json.loads((path / ABOUT).read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is not a prepared data set, or not all of one: it has no readable {ABOUT}; {AGAIN}") from error
-    if not isinstance(about, dict) or about.get("version") != VERSION:
-        found = about.get("version") if isinstance(about, dict) else None
+    if not (path / ABOUT).is_file():
+        raise UserError(f"{path} is not a prepared data set, or not all of one: it has no readable {ABOUT}; {AGAIN}")
+    about = read_json(path / ABOUT, again=f"{path} is not a prepared data set, or not all of one: {AGAIN}")
+    if about.get("version") != VERSION or isinstance(about["version"], bool):
+        found = shown(about.get("version"))
         raise UserError(f"{path} is a prepared data set of version {found}; this phylatent reads version {VERSION}; {AGAIN}")
     return about
 
 
 def _stated_shape(path: Path) -> tuple[int, int, int, int]:
     shape = read_about(path).get("shape")
-    if not isinstance(shape, list) or len(shape) != 4 or not all(isinstance(n, int) and n > 0 for n in shape) or shape[3] != 3:
-        raise UserError(f"{path} is damaged: its {ABOUT} says that frames have shape {shape}; {AGAIN}")
+    if not isinstance(shape, list) or len(shape) != 4 or not all(is_whole(n, 1) for n in shape) or shape[3] != 3:
+        raise UserError(f"{path} is damaged: its {ABOUT} says that frames have shape {str(shape)[:60]}; {AGAIN}")
     return shape[0], shape[1], shape[2], 3
 
 

@@ -10,6 +10,7 @@ from torch import Size, Tensor
 
 from phylatent.errors import UserError
 from phylatent.models.world_model import WorldModelConfig
+from phylatent.reading.shapes import is_whole, shown
 from phylatent.schema import ClipConfig, ModelConfig
 
 HEAD_DIM = 64
@@ -54,9 +55,10 @@ def infer_config(ours: Mapping[str, Tensor], config: Mapping[str, Any], *, strid
         return ours[name].shape
 
     def blocks(prefix: str) -> int:
-        return 1 + max(
-            (int(n[len(prefix) :].split(".")[0]) for n in ours if re.match(rf"{re.escape(prefix)}\d+\.", n)), default=-1
-        )
+        found = {number[1] for name in ours if (number := re.match(rf"{re.escape(prefix)}([0-9]+)\.", name))}
+        if strange := found - set(map(str, range(len(found)))):
+            raise UserError(f"not a LeWM checkpoint: of {len(found)} {prefix}* one has the number {min(strange)[:12]}")
+        return len(found)
 
     stated = _stated(config)
     width, _, patch, _ = shape("encoder.patch_embed.proj.weight", 4)
@@ -64,6 +66,10 @@ def infer_config(ours: Mapping[str, Tensor], config: Mapping[str, Any], *, strid
     frames = shape("predictor.pos_embedding", 3)[1]
     inner = shape("predictor.transformer.layers.0.attn.to_qkv.weight", 2)[0] // 3
     head_dim = stated.get("predictor_head_dim", HEAD_DIM)
+    if inner % head_dim:
+        raise UserError(
+            f"config.json says predictor head dim {head_dim}, which does not divide the {inner} that the weights have"
+        )
     found = {
         "image_size": patch * round((shape("encoder.pos_embed", 3)[1] - 1) ** 0.5),
         "patch_size": patch,
@@ -157,10 +163,13 @@ def _stated(config: Mapping[str, Any]) -> dict[str, int]:
     parts = {name: part for name, part in config.items() if isinstance(part, Mapping)}
     encoder, predictor, action = (parts.get(name, {}) for name in ("encoder", "predictor", "action_encoder"))
     vit = encoder.get("config", encoder)
+    if not isinstance(vit, Mapping):
+        raise UserError(f"config.json says that the encoder's config is {shown(vit)}; expected an object")
     for name, value in FIXED.items():
         if vit.get(name, value) != value:
-            raise UserError(f"config.json asks for an encoder with {name} {vit[name]}; ours has {value}, as released LeWMs do")
-    width, depth, heads = NAMED.get(encoder.get("size", ""), (None, None, None))
+            asked = vit[name] if isinstance(vit[name], str) else shown(vit[name])
+            raise UserError(f"config.json asks for an encoder with {name} {asked}; ours has {value}, as released LeWMs do")
+    width, depth, heads = NAMED.get(str(encoder.get("size", "")), (None, None, None))
     said = {
         "image_size": vit.get("image_size"),
         "patch_size": vit.get("patch_size"),
@@ -176,7 +185,7 @@ def _stated(config: Mapping[str, Any]) -> dict[str, int]:
         "num_frames": predictor.get("num_frames"),
         "input_dim": action.get("input_dim"),
     }
-    wrong = [f"{name} {value!r}" for name, value in said.items() if value is not None and (type(value) is not int or value < 1)]
+    wrong = [f"{name} {shown(value)}" for name, value in said.items() if value is not None and not is_whole(value, 1)]
     if wrong:
         raise UserError(f"config.json says {', '.join(wrong)}; expected whole numbers above 0")
     return {name: value for name, value in said.items() if value is not None}
@@ -186,7 +195,7 @@ def _dropout(config: Mapping[str, Any]) -> float:
     """Nothing that a trained model feels; kept, so that it can be exported as it came."""
     said = (config.get("predictor") or {}).get("dropout", ModelConfig.dropout)
     if type(said) not in (int, float) or not 0 <= said < 1:
-        raise UserError(f"config.json says dropout {said!r}; expected a number in [0, 1)")
+        raise UserError(f"config.json says dropout {shown(said)}; expected a number in [0, 1)")
     return float(said)
 
 

@@ -14,6 +14,7 @@ from phylatent.errors import UserError
 from phylatent.models.lewm.config import describe, infer_config, variant_of
 from phylatent.models.lewm.files import BESIDE, CONFIG, WEIGHTS, Checkpoint, file_sha256
 from phylatent.models.lewm.weights import load_strictly, to_lewm, translate
+from phylatent.models.saved import config_misfit
 from phylatent.models.world_model import WorldModel, WorldModelConfig
 from phylatent.records import write_json
 from phylatent.schema import Normaliser, TaskSpec
@@ -87,10 +88,14 @@ def _restored(checkpoint: Checkpoint, ours: Mapping[str, Tensor], task: TaskSpec
     if beside.get("sha256") != checkpoint.sha256:
         raise UserError(f"{BESIDE} in {checkpoint.name} is about other weights than the ones beside it; {remedy}")
     try:
+        if wrong := config_misfit(beside.get("config")):
+            raise UserError(wrong)
         config = WorldModelConfig(**beside["config"])
-    except (KeyError, TypeError, ValueError) as error:
+    except UserError as error:
         raise UserError(f"{BESIDE} in {checkpoint.name} is not what phylatent export writes ({error}); {remedy}") from error
-    infer_config(ours, checkpoint.config, stride=config.clip.stride)
+    inferred = infer_config(ours, checkpoint.config, stride=config.clip.stride)
+    if (inferred.action_dim, inferred.clip, inferred.model) != (config.action_dim, config.clip, config.model):
+        raise UserError(f"{BESIDE} in {checkpoint.name} says other sizes than the weights beside it have; {remedy}")
     if fit is not None and config.action is not None:
         raise UserError(f"{checkpoint.name} says itself what its actions are z-scored with; leave data= out, or {remedy}")
     if task is not None and task.name != config.task:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import torch
 from torch import Tensor
@@ -17,11 +14,16 @@ from torch import Tensor
 from phylatent.errors import UserError
 from phylatent.models.lewm.config import variant_of
 from phylatent.models.load import OURS
+from phylatent.models.saved import check_finite
+from phylatent.reading import read_json, read_tensors
+from phylatent.reading.shapes import shown
 from phylatent.runs import HUB_ID, run_directory
 
 CONFIG, WEIGHTS, BESIDE = "config.json", "weights.pt", "phylatent.json"
 """A checkpoint in LeWM's layout; `phylatent.json` keeps what that layout has no place for."""
 EXPECTED = "a LeWM checkpoint (a directory, its .pt file, or a Hub id like owner/name) or packed data (.h5.zst, .tar.zst)"
+
+EXPORTED = "export it again, or fetch it from where it came"
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,11 @@ def locate(source: str) -> Checkpoint:
 def _download(source: str) -> Path:
     from huggingface_hub import snapshot_download
 
+    from phylatent.models.hub import answers
+
     try:
-        return Path(snapshot_download(source, allow_patterns=[CONFIG, WEIGHTS, BESIDE]))
+        wanted = [CONFIG, WEIGHTS, BESIDE]
+        return Path(snapshot_download(source, allow_patterns=wanted, local_files_only=not answers(source)))
     except Exception as error:
         raise UserError(
             f"there is no {source} here, and as a Hub id it could not be loaded: {' '.join(str(error).split())[:200]}"
@@ -67,33 +72,34 @@ def _download(source: str) -> Path:
 def _read(name: str, folder: Path, weights: Path) -> Checkpoint:
     if not weights.is_file():
         raise UserError(f"{name} has no {weights.name}; expected LeWM's {CONFIG} and {WEIGHTS}")
-    config = _json(folder / CONFIG)
-    if config is None:
+    if not (folder / CONFIG).is_file():
         raise UserError(f"{weights} has no {CONFIG} beside it, which says what its tensors are for")
+    config = read_json(folder / CONFIG, again=EXPORTED)
     variant_of(config)
-    try:
-        state = torch.load(weights, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, BadZipFile, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{weights} is not a whole file of tensors ({' '.join(str(error).split())[:120]}); "
-            "expected a state dict, as stable-worldmodel's save_pretrained writes it"
-        ) from error
-    state = state.get("state_dict", state) if isinstance(state, Mapping) else {}
-    if not state or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+    state = _state(weights)
+    beside = None
+    if (folder / BESIDE).is_file():
+        beside = read_json(folder / BESIDE, again=f"move {BESIDE} away and give task= and data=")
+    return Checkpoint(name, config, state, file_sha256(weights), beside)
+
+
+def _state(weights: Path) -> Mapping[str, Tensor]:
+    """Names with a tensor each, every one of them whole and finite."""
+    state = read_tensors(weights, again=EXPORTED)
+    state = state.get("state_dict", state) if isinstance(state, Mapping) else None
+    if not state or not isinstance(state, Mapping):
         raise UserError(f"{weights} holds no state dict; expected names with a tensor each")
-    return Checkpoint(name, config, state, file_sha256(weights), _json(folder / BESIDE))
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    try:
-        found = json.loads(path.read_text())
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise UserError(f"{path} holds no JSON object; expected what phylatent or stable-worldmodel wrote")
-    return found
+    for name, tensor in state.items():
+        if not isinstance(name, str):
+            raise UserError(f"{weights} holds no state dict: {shown(name)} is no name; expected names with a tensor each")
+        if not isinstance(tensor, Tensor):
+            found = f"{shown(name)} is {shown(tensor)}"
+            raise UserError(f"{weights} holds no state dict: {found}; expected names with a tensor each")
+        # A few bytes can be strided to any shape, and sizes are read off shapes.
+        if tensor.layout != torch.strided or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.itemsize:
+            raise UserError(f"{weights} holds no state dict: {shown(name)} is no plain tensor; {EXPORTED}")
+    check_finite(weights, state.items(), EXPORTED)
+    return state
 
 
 def file_sha256(path: Path) -> str:
