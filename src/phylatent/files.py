@@ -223,11 +223,12 @@ def check_space(path: Path, size: int | None, place: Path | None = None, advice:
     free = shutil.disk_usage(place or path.parent).free
     if size is not None and size > free:
         raise PhylatentError(
-            f"{path} will take {_in_words(size)}, but the disk has {_in_words(free)} left; free some space, {advice}"
+            f"{path} will take {size_in_words(size)}, but the disk has {size_in_words(free)} left; free some space, {advice}"
         )
 
 
-def _in_words(size: int) -> str:
+def size_in_words(size: int) -> str:
+    """Bytes in the unit that people would take."""
     return f"{size / 2**30:.2f} GiB" if size >= 2**27 else f"{size / 2**20:.2f} MiB"
 
 

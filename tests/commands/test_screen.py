@@ -17,6 +17,7 @@ from rich.text import Text
 from phylatent.commands import screen
 from phylatent.commands.findings import Finding, show
 from phylatent.commands.screen import console
+from phylatent.errors import PhylatentError
 from phylatent.texts import file_name, printable, shortened
 
 STEERING = "\x1b[2J\x07\x9b31m\u202e\u200b\udcff\r\n\t\x00"
@@ -86,7 +87,8 @@ def test_bars_show_titles_as_they_are(terminal: Console, text: str) -> None:
 def test_findings_are_shown_as_they_are(text: str) -> None:
     console = Console(file=io.StringIO(), width=400)
     findings = [Finding(text, text), Finding(text, text, False, text), Finding(text, text, False, text, needed=False)]
-    assert not show(text, findings, console, bad="wrong")
+    with pytest.raises(PhylatentError, match=r"^wrong: "):
+        show(text, findings, console, bad="wrong")
     assert written(console).count(printable(text)) == 9
     assert all(line.isprintable() for line in written(console).split("\n"))
 

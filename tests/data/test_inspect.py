@@ -8,6 +8,7 @@ import pytest
 from episode_files import columns, write_file
 from PIL import Image
 
+from phylatent.commands.inspect import in_words
 from phylatent.data.inspect import contact_sheet, inspect_data
 from phylatent.data.readers import open_episodes
 from phylatent.tasks import get_task
@@ -25,6 +26,16 @@ def test_the_paper_s_columns_and_the_ranges(tmp_path):
     assert facts["columns"]["proprio"] == {"dtype": "float32", "shape": [20, 2], "min": -19.0, "max": 19.0, "nan": 0}
     assert facts["columns"]["pixels"] == {"dtype": "uint8", "shape": [20, 8, 8, 3], "min": 0.0, "max": 19.0, "nan": 0}
     json.dumps(facts, allow_nan=False)
+
+
+def test_what_it_says_has_units(tmp_path):
+    said = in_words(inspect_data(write_file(tmp_path / "data.h5", (12, 8)), TASK, clip_steps=4))
+    assert said["episodes"] == "2, of 10.0 steps on average"
+    assert said["size"].endswith(" MiB")
+    assert said["frames"] == "8 × 8 px, one a step"
+    assert said["something moves in"].endswith(" % of 4-step windows")
+    assert said["something turns in"] == "–"
+    assert said["action autocorrelation"].endswith(" after 5 steps")
 
 
 def test_autocorrelation_within_episodes(tmp_path):

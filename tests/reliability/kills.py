@@ -54,6 +54,7 @@ SUBJECTS = {
     "train, devices=2": Subject(("train", *TRAIN, "train.steps=40", "devices=2"), new_process=True),
     "diagnose": Subject(("diagnose", "done", "data=data.h5", "workers=1", "out=new"), ("done", "data.h5")),
     "plan": Subject(("plan", "done", "data=data.h5", "workers=1", "out=new"), ("done", "data.h5")),
+    "decode": Subject(("decode", "done", "data=data.h5", "decode.steps=20", "out=new"), ("done", "data.h5")),
     "report": Subject(("report", "done", "out=new"), ("done",)),
     "import, a model": Subject(("import", "theirs", "task=tworooms", "data=data.h5", "out=new"), ("theirs", "data.h5")),
     "import, packed data": Subject(("import", "packed.tar.zst", "out=new.h5"), ("packed.tar.zst",)),

@@ -24,11 +24,17 @@ RIGHT: dict[str, tuple[str, ...]] = {
     "inspect": ("data.h5", "out=new"),
     "prepare": ("data.h5", "prepare.workers=1", "out=new.frames"),
     "doctor": ("task=tworooms", "out=new"),
+    "decode": ("done", "data=data.h5", "decode.steps=2", "out=new"),
+    "watch": ("done", "until=finished", "films=false"),
+    "list": ("variants",),
+    "settings": ("train", "preset=smoke"),
+    "config": ("preset=smoke", "variant=lewm", "out=new.yaml"),
+    "completion": ("bash",),
     "demo": ("preset=smoke", "variant=no-such-variant"),
 }
 NEEDS = {
     **dict.fromkeys(("train", "inspect", "prepare"), ("data.h5", "data.h5.json")),
-    **dict.fromkeys(("diagnose", "plan", "report", "export"), ("done", "data.h5", "data.h5.json")),
+    **dict.fromkeys(("diagnose", "plan", "report", "export", "decode", "watch"), ("done", "data.h5", "data.h5.json")),
     "import": ("lewm", "theirs", "data.h5", "packed.h5.zst"),
 }
 ALWAYS = ("odd", "evil.py", "evil.yaml", "size.yaml", "straight.py", "straighter.yaml")
@@ -126,6 +132,7 @@ def make(command: str, number: str) -> Case:
         kind=f"line {command}",
         arguments=(command, *arguments),
         needs=(*NEEDS.get(command, ()), *ALWAYS),
-        may_be_long=any(LARGE.match(value) for key, _, value in said if key not in ("out", "title", "data", "config")),
+        may_be_long=command == "watch"
+        or any(LARGE.match(value) for key, _, value in said if key not in ("out", "title", "data", "config")),
         may_run_code=any(CODE.search(argument) for argument in arguments),
     )

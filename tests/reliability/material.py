@@ -95,6 +95,7 @@ def build(place: Path) -> Path:
     do("train", *SMALL, "data=data.h5", "out=run", "train.predictor_steps=4", "diagnose.every=2", "diagnose.workers=1")
     do("diagnose", "run", "workers=1")
     do("plan", "run", "workers=1")
+    do("decode", "run", "decode.steps=2")
     do("export", "run", "out=lewm")
     do("export", "run", "format=phylatent", "out=model")
     do("prepare", "data.h5", "prepare.workers=1", "out=data.frames")

@@ -19,6 +19,7 @@ DIAGNOSE, PLAN = (
     ("plan", "done", "data=data.h5", "workers=1", "out=new"),
 )
 AGAIN, PLAN_AGAIN = ("diagnose", "done", "data=data.h5", "workers=1"), ("plan", "done", "data=data.h5", "workers=1")
+DECODE, WATCH = ("decode", "done", "data=data.h5", "decode.steps=2"), ("watch", "done", "until=finished", "films=false")
 REPORT, EXPORT = ("report", "done", "out=new"), ("export", "done", "out=new")
 INSPECT, PREPARE = ("inspect", "data.h5", "out=new"), ("prepare", "data.h5", "prepare.workers=1", "out=new.frames")
 IMPORT = ("import", "theirs", "task=tworooms", "data=data.h5", "out=new")
@@ -48,9 +49,9 @@ SUBJECTS: Mapping[str, Subject] = {
     "config of a run to resume": _subject("half/config.yaml", RESUME),
     "run.json": _subject("half/run.json", RESUME),
     "time.json": _subject("half/time.json", RESUME),
-    "train.csv": _subject("done/train.csv", REPORT, REPORT, DIAGNOSE),
+    "train.csv": _subject("done/train.csv", REPORT, REPORT, DIAGNOSE, WATCH),
     "train.csv of a run to resume": _subject("half/train.csv", RESUME),
-    "validation.csv": _subject("done/validation.csv", REPORT),
+    "validation.csv": _subject("done/validation.csv", REPORT, WATCH),
     "validation.csv of a run to resume": _subject("late/validation.csv", LATE),
     "checkpoint": _subject("half/checkpoints/step-00000002.ckpt", RESUME),
     "predictor's checkpoint": _subject("late/checkpoints/predictor-00000002.ckpt", LATE),
@@ -69,6 +70,8 @@ SUBJECTS: Mapping[str, Subject] = {
         (*PLAN, "list=done/planning/paper/pairs.json"),
         (*PLAN, "list=done/planning/paper/pairs.json"),
     ),
+    "decoder record": _subject("done/decoder/decoder.json", REPORT, DECODE),
+    "decoder pictures": _subject("done/decoder/views.npz", REPORT, DECODE),
     "rollouts": _subject("done/planning/paper/rollouts.npz", REPORT),
     "data": _subject("data.h5", INSPECT, TRAIN, PREPARE, IMPORT, DIAGNOSE, PLAN, needs=("done", "theirs", *DATA)),
     "prepared frames": _subject("data.frames/frames.bin", (*TRAIN, "data=data.frames"), ("inspect", "data.frames", "out=new")),

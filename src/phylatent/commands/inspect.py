@@ -11,7 +11,7 @@ from rich.progress import DownloadColumn
 from phylatent.commands.request import Keys, configurations, parse
 from phylatent.commands.screen import bar, console, line, titled, words
 from phylatent.errors import UserError
-from phylatent.files import in_full
+from phylatent.files import in_full, size_in_words
 from phylatent.texts import file_name
 
 if TYPE_CHECKING:
@@ -78,26 +78,50 @@ def _verify(path: Path, config: Config, screen: Console | None) -> str:
 def _show(facts: dict[str, Any], screen: Console) -> None:
     screen.print(line("data: ", words(facts["path"], "bold")), soft_wrap=True)
     table = titled("contents", show_header=False)
-    for name, value in facts.items():
-        if name not in ("columns", "path", "verified"):
-            table.add_row(words(name.replace("_", " ")), words(_text(value)))
+    for name, value in in_words(facts).items():
+        table.add_row(words(name), words(value))
     screen.print(table)
     columns = titled("columns")
-    fields = list(dict.fromkeys(field for column in facts["columns"].values() for field in column))
-    for heading in ("name", *fields):
+    for heading in ("name", "type", "shape", "min", "max", "NaNs"):
         columns.add_column(words(heading))
     for name, column in facts["columns"].items():
-        columns.add_row(words(name), *(words(_text(column.get(field))) for field in fields))
+        found = (
+            column["dtype"],
+            " × ".join(f"{n:,}" for n in column["shape"]),
+            *map(_number, map(column.get, ("min", "max", "nan"))),
+        )
+        columns.add_row(words(name), *map(words, found))
     screen.print(columns)
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return "–"
+def in_words(facts: dict[str, Any]) -> dict[str, str]:
+    """What a file holds as one would say it, in units that people read; the record keeps the numbers as they are."""
+    height, width = facts["frame_size"]
+    stride, window = facts["frame_stride"], f"of {facts['clip_steps']}-step windows"
+    together = [
+        f"{', '.join(map(_number, values))} after {lag} step{'s' * (lag != '1')}"
+        for lag, values in facts["action_autocorrelation"].items()
+    ]
+    return {
+        "task": str(facts["task"]),
+        "transitions": f"{facts['transitions']:,}",
+        "episodes": f"{facts['episodes']:,}, of {facts['steps_per_episode']:.1f} steps on average",
+        "size": size_in_words(round(facts["gib"] * 2**30)),
+        "frames": f"{height} × {width} px, " + ("one a step" if stride == 1 else f"one in {stride} steps"),
+        "action autocorrelation": "; ".join(together),
+        "reaches its goal": _share(facts["reached_goal"], "of episodes"),
+        "something moves in": _share(facts["moving_windows"], window),
+        "something turns in": _share(facts["turning_windows"], window),
+        "fingerprint": facts["fingerprint"][:12],
+        **({"notes": "; ".join(facts["notes"])} if facts["notes"] else {}),
+    }
+
+
+def _share(share: float | None, of: str) -> str:
+    return "–" if share is None else f"{100 * share:.1f} % {of}"
+
+
+def _number(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, dict):
-        return "  ".join(f"{name}: {_text(item)}" for name, item in value.items())
-    if isinstance(value, list):
-        return "[" + ", ".join(_text(item) for item in value) + "]"
-    return str(value)
+        return f"{value:.4g}" if abs(value) >= 1 else f"{value:.2g}"
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
