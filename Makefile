@@ -10,7 +10,7 @@ demo: .venv/installed
 	$(BIN)/phylatent demo $(keys)
 
 test: .venv/installed-test
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check src tests benchmarks docs release

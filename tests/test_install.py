@@ -33,7 +33,7 @@ PLACES = {
     "envs": ("simulator.py", "tasks/", "commands/machine_check.py"),
     "lance": ("data/formats/lance.py",),
     "archives": ("data/unpack.py",),
-    "report": ("reporting/",),
+    "report": ("reporting/", "watching/page.py"),
 }
 """Where the modules of an extra may be imported; nowhere else, for the core does without."""
 

@@ -62,12 +62,15 @@ def test_an_audit_agrees_with_diagnose_and_opens_in_a_report(
     found = phylatent.audit(str(run), data=str(tworooms_data), preset="smoke")
     (record,) = phylatent.diagnose([run], overrides=["workers=1"], preset="smoke", out=str(tmp_path / "judged"))
     assert found.rates == {name: record[name]["rate"] for name in ("invariance", "identifiability", "counterfactual")}
-    other = phylatent.audit(Still(), task="tworooms", data=tworooms_data, preset="smoke", test_episodes=[0, 1, 2])
+    other = phylatent.audit(Still(), task="tworooms", data=tworooms_data, preset="smoke")
     assert other.rates["counterfactual"] == 1.0
-    assert other.record["split"]["name"] == "held-out"
     assert other.directory == tmp_path / "runs" / "audit-Still"
     page = phylatent.report([found, other], out=tmp_path / "page")
     assert "Still" in page.read_text()
+    named = phylatent.audit(Still(), task="tworooms", data=tworooms_data, preset="smoke", test_episodes=[0, 1, 2])
+    assert named.record["split"]["name"] == "held-out", "who names episodes keeps none for choices that we know of"
+    with pytest.raises(UserError, match="different splits"):
+        phylatent.report([found, named], out=tmp_path / "mixed")
 
 
 def test_an_audit_overwrites_nothing(tworooms_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

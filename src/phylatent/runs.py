@@ -28,6 +28,7 @@ from phylatent.records import write_json
 from phylatent.schema import Config
 
 CONFIG, DATA, TIME = "config.yaml", "run.json", "time.json"
+LOCK = ".lock"
 TRAIN_TABLE, VALIDATION_TABLE = "train.csv", "validation.csv"
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
 MODEL, RESULT = "model", "result.json"
@@ -175,15 +176,22 @@ def claim(directory: Path, *, resume: bool) -> Iterator[None]:
     if not resume:
         check_free(directory)
     busy = f"another process is training in {directory}; wait for it, or choose another out="
-    with locked(directory, ".lock", busy=busy, elsewhere="choose another out="):
+    with locked(directory, LOCK, busy=busy, elsewhere="choose another out="):
+        if not resume:
+            check_free(directory)  # once more: whoever had it until now may have left a run
         for place in (directory, directory / CHECKPOINTS):
             remove_partials(place)
         yield
 
 
+def holds_something(directory: Path) -> bool:
+    """Whether there is anything in it but the lock of a process that holds it, or of one that was killed before it began."""
+    return directory.is_dir() and any(path.name != LOCK for path in directory.iterdir())
+
+
 def check_free(directory: Path) -> None:
     """An error if there is anything that a new run could overwrite."""
-    if directory.is_dir() and any(directory.iterdir()):
+    if holds_something(directory):
         holds_run = (directory / CONFIG).exists()
         what = "holds a run" if holds_run else "is not empty"
         continued = f", or continue it with: {go_on_command(directory)}" if holds_run else ""

@@ -51,13 +51,13 @@ def kinds(source: Path) -> dict[str, Make]:
     return found
 
 
-def in_rotation(source: Path, seed: int, only: str = "") -> Iterator[tuple[str, str, Make]]:
-    """(kind, number, its maker), without end. Command lines come as often as files."""
+def in_rotation(source: Path, seed: int, only: str = "", lines: int = 3) -> Iterator[tuple[str, str, Make]]:
+    """(kind, number, its maker), without end. There are fewer kinds of command lines: each comes `lines` times in a round."""
     made = {name: make for name, make in kinds(source).items() if only in name}
     numbers: Counter[str] = Counter()
     for _ in count():
         for name, make in made.items():
-            for _ in range(3 if name.startswith("line") or name == "foreign code" else 1):
+            for _ in range(lines if name.startswith("line") or name == "foreign code" else 1):
                 numbers[name] += 1
                 yield name, f"{seed}/{numbers[name]}", make
 
@@ -191,9 +191,11 @@ def replayed(paths: list[Path]) -> Iterator[tuple[str, Callable[[], Case]]]:
         yield path.stem, lambda path=path: Case.load(path)
 
 
-def numbered(source: Path, seed: int, most: int | None, only: str = "") -> Iterator[tuple[str, Callable[[], Case]]]:
+def numbered(
+    source: Path, seed: int, most: int | None, only: str = "", lines: int = 3
+) -> Iterator[tuple[str, Callable[[], Case]]]:
     """New cases, in rotation."""
-    for name, number, make in islice(in_rotation(source, seed, only), most):
+    for name, number, make in islice(in_rotation(source, seed, only, lines), most):
         yield name, lambda make=make, number=number: replace(make(number), number=number)
 
 

@@ -178,6 +178,8 @@ def _left_over(here: Path, arguments: tuple[str, ...], code: int, new: list[str]
         return []
     if command == "train" and code == 1 and _value(arguments, "resume") == "true":
         new = [name for name in new if "tensorboard" not in Path(name).parts]  # it went on, and has a curve of it
+    if command == "doctor" and code == 1:
+        new = [name for name in new if name != _value(arguments, "out")]  # what it found amiss
     if command == "demo":
         return []  # it has stages, each of them whole
     begun = command in ("collect", "prepare") and any(".parts" in name for name in new)

@@ -21,14 +21,13 @@ QUICK = ("diagnose", "plan", "report", "import, a model", "import, packed data",
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("place", type=Path)
-    parser.add_argument("--cases", type=int, default=72)
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
     material.warm()
     source = material.build(chosen.place / "material")
     bench = fuzz.Bench(source, chosen.place, min(2, len(os.sched_getaffinity(0))))
     again = [asdict(outcome) for outcome in bench.run(fuzz.replayed(list(cases.kept())))]
-    new = [asdict(outcome) for outcome in bench.run(fuzz.numbered(source, chosen.seed, chosen.cases))]
+    new = [asdict(outcome) for outcome in bench.run(fuzz.numbered(source, chosen.seed, len(fuzz.kinds(source)), lines=1))]
     tallies = [kills.kill(name, source, chosen.place / "killed", 1, chosen.seed) for name in QUICK]
     record = {"again": again, "new": new, "kills": kills.rows(tallies)}
     (chosen.place / "short.json").write_text(json.dumps(record))

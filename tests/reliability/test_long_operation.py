@@ -55,8 +55,8 @@ def test_commands_leave_no_file_thread_or_process_behind(here, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_memory_stays_flat_over_many_steps(tmp_path: Path) -> None:
-    """Two thousand; `make endurance` does fifty thousand."""
-    assert train(2000, tmp_path).slope_mb < 8
+    """Two thousand, with some megabytes for what is allocated late; `make endurance` does fifty thousand."""
+    assert train(2000, tmp_path).slope_mb < 16
 
 
 def test_a_slope_is_seen() -> None:

@@ -306,12 +306,11 @@ def _agree(strict: Any, free: Any) -> bool:
     return False
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_policy_takes_nothing_from_the_drawing(opened: Open, address: str, tmp_path: Path, scheme: str) -> None:
+def test_the_policy_takes_nothing_from_the_drawing(opened: Open, address: str, tmp_path: Path) -> None:
     html = Path(address.removeprefix("file://")).read_text()
     without = tmp_path / "without.html"
     without.write_text(POLICY.sub("", html))
-    options = {"viewport": {"width": 1280, "height": 900}, "color_scheme": scheme}
+    options = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
     strict, free = opened(**options), opened(without.as_uri(), **options)
     assert min(strict.evaluate(DRAWN)) > 0
     assert _agree(strict, free)
@@ -346,7 +345,10 @@ def test_the_policy_stops_what_the_page_does_not_hold(opened: Open) -> None:
 def test_texts_of_records_do_nothing(opened: Open, tmp_path: Path, marker: str) -> None:
     runs = [write_hostile_run(tmp_path, marker, number) for number in (0, 1)]
     html = render(read_methods([write_map(run, latent_map(names=(marker, "y", "angle"))) for run in runs]))
-    for name, content in (("strict", html), ("free", POLICY.sub("", html))):  # escaped texts need no policy to be harmless
+    pages = {"free": POLICY.sub("", html), "strict": html}  # escaped texts need no policy to be harmless
+    if marker != MARKERS[0]:
+        del pages["strict"]
+    for name, content in pages.items():
         (tmp_path / f"{name}.html").write_text(content)
         page = opened((tmp_path / f"{name}.html").as_uri(), viewport={"width": 390, "height": 844}, is_mobile=True)
         shown = page.evaluate(HOVER)

@@ -37,6 +37,7 @@ from phylatent.runs import (
     claim,
     data_path,
     default_directory,
+    holds_something,
     newest_checkpoint,
 )
 from phylatent.schema import Config, TaskSpec
@@ -88,7 +89,7 @@ def train(config: Config, *, out: str | Path | None = None, resume: bool = False
     prepared = prepare(config)
     # With several processes Lightning starts this very command again for each: only the first one claims the directory.
     owner = claim(directory, resume=resume) if is_main() else contextlib.nullcontext()
-    with gone_unless_begun(directory), owner:
+    with owner, gone_unless_begun(directory):
         if is_main() and not (directory / CONFIG).exists():
             save_config(config, directory / CONFIG)
         return _fit(prepared, directory, started)
@@ -96,8 +97,11 @@ def train(config: Config, *, out: str | Path | None = None, resume: bool = False
 
 @contextlib.contextmanager
 def gone_unless_begun(directory: Path) -> Iterator[None]:
-    """A run that fails before its first checkpoint, and that was nothing before, leaves nothing behind to be in the way."""
-    there = directory.is_dir() and any(directory.iterdir())
+    """A run that fails before its first checkpoint, and that was nothing before, leaves nothing behind to be in the way.
+
+    Whoever calls it holds the directory: what another process has just begun there is not for us to take away.
+    """
+    there = holds_something(directory)
     try:
         yield
     except (LossNotFinite, Interrupted):  # what it did until then says why

@@ -9,7 +9,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from phylatent import reporting
-from phylatent.errors import UserError
+from phylatent.extras import need
 from phylatent.reporting.harmless import policy, style_guards
 
 OWN = Path(__file__).parent / "templates"
@@ -20,10 +20,10 @@ LOOK = Path(reporting.__file__).parent / "templates"
 @cache
 def page() -> tuple[str, str]:
     """(the page, its Content-Security-Policy): its own scripts and styles only, and it asks nobody but its own server."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise UserError("watch draws with plotly, which is not installed: pip install plotly") from error
+    need("report", "watch", "plotly")
+
+    from plotly.offline import get_plotlyjs
+
     plotly, theme, script = get_plotlyjs(), _text(LOOK / "theme.js"), _text(OWN / "watch.js")
     style = _text(LOOK / "style.css") + _text(OWN / "watch.css")
     allowed = policy((theme, plotly, script), (style,)) + "; connect-src 'self'; frame-ancestors 'none'"

@@ -18,6 +18,7 @@ from phylatent.runs import (
     CHECKPOINTS,
     CONFIG,
     JOINT,
+    LOCK,
     MODEL,
     PREDICTOR,
     RESULT,
@@ -178,7 +179,7 @@ class Watched:
     def _is_alive(self) -> bool:
         """Whether a process trains here. Its lock says so where the system lists locks; asking for it could be in its way."""
         written = self._written()
-        return _is_locked(self.directory / ".lock") or (written is not None and time.time() - written < FRESH)
+        return _is_locked(self.directory / LOCK) or (written is not None and time.time() - written < FRESH)
 
     def _figures(
         self, config: Any, train: Columns | None, result: Any, status: str, step: int, joint: int | None, extra: int
