@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from page_checks import serious_findings
 from training_runs import copy_unfinished
 
 from phylatent.watching.films import Shown
@@ -56,6 +57,10 @@ def test_the_page_grows_with_its_run_and_stays_at_home(uninterrupted: Path, tmp_
         assert page.evaluate("() => document.querySelectorAll('img').length") == 0
         page.click("#theme")
         assert page.evaluate("() => violations") == []
+        seen = browser.new_context(bypass_csp=True).new_page()  # axe is a script that the page does not hold
+        seen.goto(server.address)
+        seen.wait_for_selector("html[data-ready=true]", timeout=120_000)
+        assert serious_findings(seen) == []
         server.shutdown()
         server.server_close()
         page.wait_for_selector("#gone:not([hidden])", timeout=60_000)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -53,8 +54,8 @@ class Metrics(L.Callback):
     def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         assert isinstance(module, StepModule)
         self.started, self.first_step = time.perf_counter(), trainer.global_step
-        if not trainer.is_global_zero:
-            return
+        if not trainer.is_global_zero or (self.console.is_jupyter and find_spec("ipywidgets") is None):
+            return  # a notebook redraws through ipywidgets; without them Rich would complain
         self.progress = TwoLines(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
