@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from phylatent.composition import compose, save_config
 from phylatent.errors import UserError
 from phylatent.reading import (
     Unreadable,
@@ -66,6 +67,18 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 def test_yaml_that_is_not_read(text: str, wrong: str) -> None:
     with pytest.raises(Unreadable, match=wrong):
         parse_yaml(text)
+
+
+def test_a_configuration_of_ours_says_when_its_end_is_missing(tmp_path: Path) -> None:
+    """Cut between two lines it is still YAML, and what is missing would silently be the default."""
+    save_config(compose(preset="smoke"), tmp_path / "config.yaml")
+    whole = (tmp_path / "config.yaml").read_text()
+    assert read_yaml(tmp_path / "config.yaml", again="")["preset"] == "smoke"
+    lines = whole.splitlines(keepends=True)
+    for kept in (4, len(lines) // 2, len(lines) - 1):
+        (tmp_path / "config.yaml").write_text("".join(lines[:kept]))
+        with pytest.raises(UserError, match="it is cut short"):
+            read_yaml(tmp_path / "config.yaml", again="")
 
 
 def test_yaml_may_use_a_value_twice() -> None:

@@ -67,6 +67,7 @@ class Bench:
 
     def __init__(self, source: Path, place: Path, side_by_side: int = SIDE_BY_SIDE) -> None:
         self.source, self.place = source, place
+        lines.make("list", "0/0")  # what Hypothesis builds first takes seconds, and every case would build it anew
         self.cores = sorted(os.sched_getaffinity(0))
         self.side_by_side = side_by_side
         self.working: dict[int, tuple[Path, Case | None, str]] = {}

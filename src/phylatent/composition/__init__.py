@@ -19,7 +19,7 @@ from phylatent.composition.sections import ALIASES, check_form, resolve
 from phylatent.errors import UserError
 from phylatent.files import atomic
 from phylatent.own_files import is_path
-from phylatent.reading import Unreadable, check_shape, parse_yaml, read_yaml
+from phylatent.reading import SAVED, Unreadable, check_shape, parse_yaml, read_yaml
 from phylatent.reading.shapes import Maybe
 from phylatent.runs import CONFIG
 from phylatent.schema import Config, Settings, TaskSpec
@@ -147,7 +147,7 @@ def _solver_name(solver: str) -> str:
 
 def save_config(config: Config, path: Path) -> None:
     with atomic(path) as temporary:
-        temporary.write_text(yaml.safe_dump(to_dict(config), sort_keys=False))
+        temporary.write_text(SAVED + yaml.safe_dump(to_dict(config), sort_keys=False, explicit_end=True))
 
 
 def _resolve(spec: TaskSpec, layers: Sequence[Layer], overrides: Sequence[str]) -> Config:

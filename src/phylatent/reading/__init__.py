@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 NODES = 100_000
 """Values in a YAML text, every alias counted as often as it is used: a few lines of aliases can stand for billions."""
+SAVED = "# Saved by phylatent. The last line, three dots, says that the file is whole.\n"
+"""How a configuration begins that ends so: cut between two lines, it would look like a shorter one."""
 DEEPEST = 60
 """Objects and lists inside each other in a JSON file: ours have about ten."""
 
@@ -53,9 +55,12 @@ def read_json(path: Path, *, again: str) -> dict[str, Any]:
 
 
 def read_yaml(path: Path, *, again: str) -> dict[str, Any]:
-    """A YAML mapping of plain values."""
+    """A YAML mapping of plain values. One of our own that lost its end is refused: keys would fall back to their defaults."""
+    text = read_text(path, again=again)
+    if text.startswith(SAVED) and text.splitlines()[-1] != "...":
+        raise damaged(path, "it is cut short: its last line, three dots, is missing", again)
     try:
-        found = parse_yaml(read_text(path, again=again))
+        found = parse_yaml(text)
     except Unreadable as error:
         raise damaged(path, f"it is not YAML: {error}", again) from error
     if not isinstance(found, dict):
