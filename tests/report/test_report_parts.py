@@ -17,6 +17,7 @@ from phylatent.diagnostics.latent_map import principal, read_map
 from phylatent.errors import UserError
 from phylatent.reporting import curves, diagnostics, films, planning
 from phylatent.reporting.inputs import read_run
+from phylatent.reporting.interactive import log_ticks
 from phylatent.reporting.latent_map import in_page, maps
 from phylatent.reporting.page import read_methods, render
 from phylatent.reporting.readout import readout_table
@@ -187,3 +188,17 @@ def test_the_shares_of_a_method_fill_its_bar(tmp_path: Path) -> None:
     assert [sum(series.y[at] for series in encoder.series) for at in (0, 1)] == pytest.approx([1, 1])
     assert "SIGReg" not in [series.label for series in predictor.series], "it does not reach the predictor"
     assert encoder.series[0].texts[0] == "Prediction 50%"
+
+
+@pytest.mark.parametrize(
+    "low, high, ticks",
+    [
+        (0.6, 3.0, [1, 3]),
+        (0.02, 0.06, [0.02, 0.03, 0.04, 0.05, 0.06]),
+        (0.02, 2.4, [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2]),
+        (1e-8, 1e6, [1e-8, 1e-5, 1e-2, 1e1, 1e4]),
+        (1.0, 1.0, [1]),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis_keep_apart(low: float, high: float, ticks: list[float]) -> None:
+    assert log_ticks(low, high) == pytest.approx(ticks)

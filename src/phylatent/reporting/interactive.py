@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 from phylatent.reporting.harmless import in_plotly, pieces
@@ -149,7 +150,11 @@ def _missing(panel: Panel) -> list[dict[str, Any]]:
 def _y_axis(panel: Panel) -> dict[str, Any]:
     axis: dict[str, Any] = {"title": {"text": in_plotly(panel.y_label, TITLE)}, "automargin": True}
     if panel.log_y:
-        values = [y for series in panel.series for y in series.y if y is not None and y > 0]
+        marks: list[Value | None] = [y for series in panel.series for y in series.y]
+        marks += [guide.value for guide in panel.guides if guide.axis == "y"]
+        if any(guide.axis == "diagonal" for guide in panel.guides):  # which goes as far as either axis
+            marks += [x for series in panel.series for x in series.x]
+        values = [value for value in marks if isinstance(value, int | float) and value > 0]
         return axis | {"type": "log", "tickformat": "~g", "tickvals": log_ticks(min(values), max(values)) if values else []}
     if panel.percent:
         axis["tickformat"] = ".0%" if top(panel) > 0.08 else ".1%"
@@ -159,14 +164,18 @@ def _y_axis(panel: Panel) -> dict[str, Any]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Few enough to be read: powers of ten, with 2 and 5 between them, or all digits, where there are few."""
+    """As many as can be read without touching: powers of ten, with 3 between them, with 2 and 5, or all digits."""
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    apart = math.log10(high / low) / 9  # of an axis that is some ten lines high
+    ticks: list[float] = []
     for digits in ((1,), (1, 3), (1, 2, 5), range(1, 10)):
         found = [float(f"{digit}e{power}") for power in powers for digit in digits]
         inside = [value for value in found if low * 0.98 <= value <= high * 1.02]
-        if len(inside) >= 3:
-            break
-    return inside[:: max(1, -(-len(inside) // 6))]
+        if len(inside) > len(ticks) and all(math.log10(b / a) >= apart for a, b in pairwise(inside)):
+            ticks = inside
+        elif not ticks:  # more powers of ten than there is room for
+            ticks = inside[:: -(-len(inside) // 7)] if inside else []
+    return ticks
 
 
 def top(panel: Panel) -> float:
