@@ -201,13 +201,8 @@ def _unreadable(path: Path) -> str | None:
 
 def _of_success(here: Path, arguments: tuple[str, ...]) -> Verdict:
     out = _value(arguments, "out")
-    if (
-        "--help" not in arguments
-        and "--version" not in arguments
-        and out
-        and not out.startswith("~")
-        and arguments[0] != "demo"
-    ):
+    only_told = {"--help", "-h", "--version"} & set(arguments)
+    if out and not only_told and not out.startswith("~") and arguments[0] != "demo":
         place = here / out
         if not place.exists() and not (_value(arguments, "seed") or "").count(","):
             return Verdict("not done", f"exit code 0, but there is no {out}")

@@ -25,7 +25,9 @@ from phylatent.runs import decoding_file
 
 VIEWS = {"frames": 4, "decoded": 4, "real": 5, "encoded": 5, "imagined": 5, "nearest": 5}
 """Array of `views.npz` → how many dimensions it has."""
-SIDE, GAP, MOST_SIDE, MOST_PICTURES = 72, 4, 256, 64
+SIDE, GAP, BORDER, MOST_SIDE, MOST_PICTURES = 96, 5, 1, 256, 64
+EDGE = (139, 144, 152, 255)
+"""Of the border around a picture: grey enough for a light page and a dark one."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,11 @@ def _row(label: str, colour: str, pictures_SHWC: np.ndarray, alt: str) -> Row:
     later = 1 if label.endswith((", imagined", ", nearest")) else 0
     count = len(pictures_SHWC) + later
     sheet = Image.new("RGBA", (count * (SIDE + GAP) - GAP, SIDE))
+    inside = SIDE - 2 * BORDER
     for along, picture in enumerate(pictures_SHWC, start=later):
-        sheet.paste(Image.fromarray(picture).resize((SIDE, SIDE), Image.Resampling.BILINEAR), (along * (SIDE + GAP), 0))
+        place = along * (SIDE + GAP)
+        sheet.paste(EDGE, (place, 0, place + SIDE, SIDE))
+        sheet.paste(Image.fromarray(picture).resize((inside, inside), Image.Resampling.BILINEAR), (place + BORDER, BORDER))
     buffer = io.BytesIO()
     sheet.save(buffer, "WEBP", quality=88, method=4)
     image = f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
