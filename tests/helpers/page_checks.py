@@ -41,6 +41,26 @@ OVERLAPS = """() => {
     compare(blocks.filter((e) => !e.closest(".skip, svg")).map(boxed), 3);
     return found;
 }"""
+POINTS = """() => [...document.querySelectorAll("[data-cloud]")].map((element) =>
+    element.data.filter((trace) => trace.type === "scatter3d").reduce((sum, trace) => sum + trace.x.length, 0))"""
+FIRST = """() => document.querySelector('[data-cloud="invariance"]').data[0].x[0]"""
+PAPER = """() => document.querySelector('[data-figure="headline"]')._fullLayout.paper_bgcolor"""
+DRAWN = """() => ["canvas", ".trace", "svg path", "svg text", "[data-figure] svg", "[style]"].map(
+    (found) => document.querySelectorAll(found).length)"""
+FOREIGN = """() => [...document.querySelectorAll("*")].filter((e) =>
+    e.matches("a:not([href^='#']), img:not([src^='data:'])") || e.getAttributeNames().some((name) => name.startsWith("on"))
+    ).map((e) => e.outerHTML)"""
+HOVER = """() => [...document.querySelectorAll("[data-figure]")].filter((e) => e.data.length).map((element) => {
+    Plotly.Fx.hover(element, [{ curveNumber: 0, pointNumber: 0 }]);
+    return [...element.querySelectorAll(".hoverlayer text")].map((e) => e.textContent).join(" ");
+})"""
+PLACE = """(at) => {
+    const element = document.querySelector("[data-map]");
+    const [box, { xaxis, yaxis }, points] = [element.getBoundingClientRect(), element._fullLayout, element.data[0]];
+    return [box.left + xaxis._offset + xaxis.d2p(points.x[at]), box.top + yaxis._offset + yaxis.d2p(points.y[at])];
+}"""
+VIOLATIONS = """window.violations = [];
+    addEventListener("securitypolicyviolation", (e) => violations.push(`${e.effectiveDirective} ${e.lineNumber}`));"""
 TOO_WIDE = """() => [...document.body.querySelectorAll("*")].filter((e) => {
     const b = e.getBoundingClientRect();
     if (b.width === 0 || b.right <= innerWidth + 1 || e.closest("svg svg, .skip")) return false;

@@ -12,7 +12,19 @@ from typing import Any
 
 import pytest
 from hostile_records import MARKERS, write_hostile_run
-from page_checks import OVERLAPS, TOO_WIDE, serious_findings
+from page_checks import (
+    DRAWN,
+    FIRST,
+    FOREIGN,
+    HOVER,
+    OVERLAPS,
+    PAPER,
+    PLACE,
+    POINTS,
+    TOO_WIDE,
+    VIOLATIONS,
+    serious_findings,
+)
 from report_extras import STATES, latent_map, write_films, write_map
 from report_records import write_run
 
@@ -22,26 +34,6 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt-get install chromium)")
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-POINTS = """() => [...document.querySelectorAll("[data-cloud]")].map((element) =>
-    element.data.filter((trace) => trace.type === "scatter3d").reduce((sum, trace) => sum + trace.x.length, 0))"""
-FIRST = """() => document.querySelector('[data-cloud="invariance"]').data[0].x[0]"""
-PAPER = """() => document.querySelector('[data-figure="headline"]')._fullLayout.paper_bgcolor"""
-DRAWN = """() => ["canvas", ".trace", "svg path", "svg text", "[data-figure] svg", "[style]"].map(
-    (found) => document.querySelectorAll(found).length)"""
-FOREIGN = """() => [...document.querySelectorAll("*")].filter((e) =>
-    e.matches("a:not([href^='#']), img:not([src^='data:'])") || e.getAttributeNames().some((name) => name.startsWith("on"))
-    ).map((e) => e.outerHTML)"""
-HOVER = """() => [...document.querySelectorAll("[data-figure]")].filter((e) => e.data.length).map((element) => {
-    Plotly.Fx.hover(element, [{ curveNumber: 0, pointNumber: 0 }]);
-    return [...element.querySelectorAll(".hoverlayer text")].map((e) => e.textContent).join(" ");
-})"""
-PLACE = """(at) => {
-    const element = document.querySelector("[data-map]");
-    const [box, { xaxis, yaxis }, points] = [element.getBoundingClientRect(), element._fullLayout, element.data[0]];
-    return [box.left + xaxis._offset + xaxis.d2p(points.x[at]), box.top + yaxis._offset + yaxis.d2p(points.y[at])];
-}"""
-VIOLATIONS = """window.violations = [];
-    addEventListener("securitypolicyviolation", (e) => violations.push(`${e.effectiveDirective} ${e.lineNumber}`));"""
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 Open = Callable[..., Any]
 

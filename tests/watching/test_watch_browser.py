@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from page_checks import serious_findings
+from page_checks import VIOLATIONS, serious_findings
 from training_runs import copy_unfinished
 
 from phylatent.watching.films import Shown
@@ -21,8 +21,6 @@ FLAGS = ["--no-sandbox", "--disable-background-networking"]
 PIXEL = "data:image/webp;base64,UklGRh4AAABXRUJQVlA4TBEAAAAvA8AAAAdQjyLXo/+BiOh/AAA="
 STEPS = "() => document.querySelector('#cards dd').textContent"
 POINTS = "() => Math.max(...[...document.querySelectorAll('.plot')].flatMap((e) => e.data.flatMap((t) => t.x)))"
-VIOLATIONS = """window.violations = [];
-    addEventListener("securitypolicyviolation", (e) => violations.push(`${e.effectiveDirective} ${e.lineNumber}`));"""
 EVIL = "<img src=x onerror=alert(1)>"
 
 
