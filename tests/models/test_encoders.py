@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -123,6 +124,20 @@ def test_an_encoder_of_ones_own(own: Path, tmp_path: Path) -> None:
     ENCODERS.pop("pooled")
     with pytest.raises(UserError, match="unknown encoder 'pooled'"):
         WorldModel.from_pretrained(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "line, sentence",
+    [
+        ("        self.net(self.pool(pixels).flatten(1))", "makes a NoneType of two frames; expected features [2, "),
+        ("        return self.pool(pixels).flatten(1)", "makes [2, 192] of two frames; expected features [2, "),
+    ],
+)
+def test_an_encoder_that_makes_no_features(own: Path, tmp_path: Path, line: str, sentence: str) -> None:
+    whole = own.read_text()
+    (tmp_path / "pooled.py").write_text(whole.replace("        return self.net(self.pool(pixels).flatten(1))", line))
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        build(compose(preset="smoke", overrides=[f"model.encoder={tmp_path / 'pooled.py'}"]))
 
 
 def test_a_run_says_where_its_encoder_is_declared(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ MEMORY = 8 * 2**30
 FILE_SIZE = 4 * 2**30
 DEADLINE = 60.0
 PATIENCE = 20.0
-"""Seconds that a command has for an orderly end after Ctrl-C."""
+"""Seconds that a command has for an orderly end after Ctrl-C, and after another one."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,12 @@ class Copy:
         self.send(order)
         overdue = killed = False
         code = self._wait(begun + order.deadline)
-        if code is None:
-            overdue = True
-            with suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGINT)
-            code = self._wait(time.monotonic() + PATIENCE)
+        for _ in range(2):  # as one would: the first asks a training to end its step, the second does not wait for it
+            if code is None:
+                overdue = True
+                with suppress(ProcessLookupError):
+                    os.killpg(self.pid, signal.SIGINT)
+                code = self._wait(time.monotonic() + PATIENCE)
         if code is None:
             killed = True
             os.killpg(self.pid, signal.SIGKILL)

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
+import torch
 import torch.nn.functional as F
 from einops import rearrange
 from timm.models.vision_transformer import VisionTransformer
@@ -216,7 +217,29 @@ def find_encoder(name: str) -> type[Any]:
 def make_encoder(size: ModelConfig, settings: Mapping[str, Any] | None) -> nn.Module:
     """The encoder that `size.encoder` names, with its own settings as `config.json` holds them."""
     kind = find_encoder(size.encoder)
-    return kind(kind.Settings(**(settings or {})), size)
+    encoder = kind(kind.Settings(**(settings or {})), size)
+    if kind.name not in SHIPPED:
+        _try(encoder, size)
+    return encoder
+
+
+@torch.no_grad()
+def _try(encoder: nn.Module, size: ModelConfig) -> None:
+    """An error unless somebody's own encoder makes features of frames; what it would do instead shows nowhere else so early."""
+    values = next(encoder.parameters(), torch.empty(0))
+    if values.is_meta:  # only its size is asked for
+        return
+    was, shape = encoder.training, [2, size.width]
+    encoder.eval()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            features = encoder(values.new_zeros(2, 3, size.image_size, size.image_size))
+    except NotImplementedError as error:
+        raise UserError(f"the encoder {size.encoder} has no forward(frames) that makes features of frames") from error
+    encoder.train(was)
+    if not (isinstance(features, torch.Tensor) and list(features.shape) == shape):
+        found = list(features.shape) if isinstance(features, torch.Tensor) else f"a {type(features).__name__}"
+        raise UserError(f"the encoder {size.encoder} makes {found} of two frames; expected features {shape}")
 
 
 def encoder_settings(settings: Any) -> dict[str, Any]:
