@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from phylatent.errors import UserError
-from phylatent.files import atomic, locked, remove_partials
+from phylatent.files import atomic, check_target, locked, remove_partials
 from phylatent.reading import check_shape, read_json
 from phylatent.reading.shapes import REAL, Maybe
 from phylatent.records import write_json
@@ -181,6 +181,9 @@ def claim(directory: Path, *, resume: bool) -> Iterator[None]:
             check_free(directory)  # once more: whoever had it until now may have left a run
         for place in (directory, directory / CHECKPOINTS):
             remove_partials(place)
+            check_target(place, directory=True)
+        for name in (CONFIG, DATA, TIME, TRAIN_TABLE, VALIDATION_TABLE, RESULT):
+            check_target(directory / name)  # what only the end of a training would find
         yield
 
 

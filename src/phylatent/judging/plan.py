@@ -20,7 +20,7 @@ from phylatent.judging.memory import check_planning
 from phylatent.judging.subject import Sources, Subject, judging_overrides, load_subjects
 from phylatent.planning.closed_loop import Trajectory
 from phylatent.planning.evaluate import Course, lay_out, run_policies
-from phylatent.planning.films import Bank, filmstrips, write_video
+from phylatent.planning.films import Bank, Filmed, filmstrips, write_video
 from phylatent.planning.planner import Planner
 from phylatent.planning.readout import fit_readout
 from phylatent.planning.record import outcomes, summarise
@@ -74,13 +74,15 @@ def plan(
                 results = dict(shared.get(missing, {}))
                 results |= _run(course, subject, [name for name in course.settings.policy if name not in results], progress)
                 shared[missing] = {name: found for name, found in results.items() if name != "model"}
+                # They read the data once more: before anything is written, for it may be damaged where nobody looked yet.
+                strips = {protocol: _strips(course, protocol, results.get("model"), subject) for protocol in missing}
                 if subject.run is not None:
                     copy_training(subject.run, subject.directory)
                 for protocol in missing:
                     record = summarise(course, protocol, results)
                     extra = {"model": subject.facts, "key": key, "quick": quick, "provenance": provenance()}
                     record["data"]["name"] = subject.episodes.path.name
-                    _write_films(course, protocol, results.get("model"), subject, folders[protocol])
+                    _write_films(course, protocol, results.get("model"), strips[protocol], folders[protocol])
                     course.lists[protocol].save(folders[protocol] / PAIRS)
                     write_json(folders[protocol] / RESULT, record | extra)
         records.append({p: read_planning(folder / RESULT, again=ANEW, shown=True) for p, folder in folders.items()})
@@ -120,22 +122,37 @@ def _readout(subject: Subject) -> Tensor:
     return fit_readout(Planner(subject.model).encode, subject.task, subject.episodes, subject.split)
 
 
-def _write_films(
-    course: Course, protocol: str, trajectories: Sequence[Trajectory] | None, subject: Subject, folder: Path
-) -> None:
-    """Of the filmed episodes of this protocol's list: filmstrips for the report, and the videos asked for."""
-    if trajectories is None or not (course.settings.filmstrips or course.settings.video):
-        return
+def _filmed(course: Course, protocol: str, trajectories: Sequence[Trajectory] | None) -> list[Filmed]:
+    """The episodes of this protocol's list whose frames were kept."""
+    if trajectories is None:
+        return []
     mine, scored = course.of(protocol, trajectories), outcomes(course, protocol, trajectories)
-    starts = course.starts_of(protocol)
-    filmed = [i for i, (start, t) in enumerate(zip(starts, mine, strict=True)) if start.film != "none" and t.frames]
-    for i in [i for i in filmed if starts[i].film == "all"][: course.settings.video]:
-        outcome = "solved" if scored[i].success else "failed"
-        write_video(folder / VIDEOS / f"pair{i:03d}-{outcome}.webp", starts[i], mine[i], scored[i])
-    filmed = filmed[: course.settings.filmstrips]
-    if filmed:
-        bank = Bank(Planner(subject.model), subject.episodes, course.side)
-        strips = [(i, starts[i], mine[i], scored[i]) for i in filmed]
-        arrays = filmstrips(strips, bank, course.settings, course.stride)
+    found = enumerate(zip(course.starts_of(protocol), mine, scored, strict=True))
+    return [(i, start, t, outcome) for i, (start, t, outcome) in found if start.film != "none" and t.frames]
+
+
+def _strips(
+    course: Course, protocol: str, trajectories: Sequence[Trajectory] | None, subject: Subject
+) -> dict[str, np.ndarray] | None:
+    """Filmstrips for the report, with the held-out frames that are nearest to what was imagined."""
+    filmed = _filmed(course, protocol, trajectories)[: course.settings.filmstrips]
+    if not filmed:
+        return None
+    return filmstrips(filmed, Bank(Planner(subject.model), subject.episodes, course.side), course.settings, course.stride)
+
+
+def _write_films(
+    course: Course,
+    protocol: str,
+    trajectories: Sequence[Trajectory] | None,
+    strips: Mapping[str, np.ndarray] | None,
+    folder: Path,
+) -> None:
+    """The videos asked for, and the filmstrips."""
+    whole = [one for one in _filmed(course, protocol, trajectories) if one[1].film == "all"]
+    for i, start, trajectory, scored in whole[: course.settings.video]:
+        outcome = "solved" if scored.success else "failed"
+        write_video(folder / VIDEOS / f"pair{i:03d}-{outcome}.webp", start, trajectory, scored)
+    if strips is not None:
         with atomic(folder / ROLLOUTS) as temporary, temporary.open("wb") as handle:
-            np.savez_compressed(handle, allow_pickle=False, **arrays)
+            np.savez_compressed(handle, allow_pickle=False, **strips)

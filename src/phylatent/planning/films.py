@@ -41,10 +41,12 @@ class Bank:
         return self.frames[nearest(latents, self.latents_FD)]
 
 
-def filmstrips(
-    filmed: Sequence[tuple[int, Start, Trajectory, Outcome]], bank: Bank, settings: PlanConfig, stride: int
-) -> dict[str, np.ndarray]:
-    """Arrays of the filmed episodes, each with its place in the protocol's list."""
+Filmed = tuple[int, Start, Trajectory, Outcome]
+"""An episode whose frames were kept, with its place in the protocol's list."""
+
+
+def filmstrips(filmed: Sequence[Filmed], bank: Bank, settings: PlanConfig, stride: int) -> dict[str, np.ndarray]:
+    """Arrays of the filmed episodes."""
     steps = np.arange(0, settings.budget + 1, stride)
     indices, starts, trajectories, outcomes = zip(*filmed, strict=True)
     real = np.full((len(filmed), len(steps), *starts[0].goal_frame.shape), 255, np.uint8)
