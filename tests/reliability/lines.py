@@ -132,7 +132,7 @@ def make(command: str, number: str) -> Case:
         kind=f"line {command}",
         arguments=(command, *arguments),
         needs=(*NEEDS.get(command, ()), *ALWAYS),
-        may_be_long=command == "watch"
+        may_be_long=command in ("watch", "demo")  # left alone, one serves for ever, and the other takes minutes
         or any(LARGE.match(value) for key, _, value in said if key not in ("out", "title", "data", "config")),
         may_run_code=any(CODE.search(argument) for argument in arguments),
     )

@@ -22,6 +22,7 @@ MORE_COUNTED = 16
 """Of what Lightning counts beside steps: more than twice the steps and this is no count of theirs."""
 VERSION = r"[2-9]\d{0,3}\.\d{1,4}(\.\d{1,4})?((a|b|rc|\.post|\.dev)\d{1,9})*(\+[a-z0-9.]+)?"
 PLAIN = Rule("a plain value", lambda value: value is None or isinstance(value, (bool, int, float)))
+COUNTS = Rule("plain values by their names", lambda value: isinstance(value, dict) and _is_plain(value))
 TENSOR = Rule("a tensor", lambda value: isinstance(value, Tensor) and value.layout == torch.strided)
 PROGRESS = {"total": {"completed": COUNT, "*": COUNT}, "current": {"completed": COUNT, "*": COUNT}}
 STEPS = "epoch_loop.automatic_optimization.optim_progress"
@@ -38,7 +39,7 @@ SHAPE = {
             "epoch_loop.scheduler_progress": PROGRESS,
             "epoch_loop.state_dict": {"_batches_that_stepped?": COUNT},
             "epoch_progress": PROGRESS,
-            "*": dict,
+            "*": COUNTS,
         }
     },
     "optimizer_states": [
@@ -58,6 +59,10 @@ SHAPE = {
     ],
     "lr_schedulers": [{"last_epoch": COUNT, "_step_count": COUNT, "base_lrs": [REAL], "_last_lr": [REAL], "lr_lambdas": list}],
 }
+
+
+def _is_plain(value: Any) -> bool:
+    return all(map(_is_plain, value.values())) if isinstance(value, dict) else PLAIN.holds(value)
 
 
 def check_fits(path: Path, module: StepModule) -> int:
